@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
     from glit.dataset.statistics import Statistics
     from glit.evaluation.report import Result
-    from glit.executors import ExecutorName
+    from glit.executors import ExecutorChoice, ExecutorName
     from glit.executors.protocols import Executor
     from glit.label.calibrate import Report as CalibrationReport
     from glit.models.weights import Resolved
     from glit.pipeline.add import Added
+    from glit.pipeline.run import BuildRequest
     from glit.pipeline.status import UnfinishedBuild
     from glit.pipeline.timeline import Timeline
     from glit.runtime.progress import StageProgress
@@ -41,7 +42,7 @@ def build(
     settings: Sequence[str] = (),
     captions: PathLike | None = None,
     regions: PathLike | None = None,
-    executor: ExecutorName = "ray",
+    executor: ExecutorChoice = "auto",
     limit: int | None = None,
     replace: bool = False,
     locked: bool = False,
@@ -60,7 +61,8 @@ def build(
         captions: your captions, a file or address: ``.jsonl``, ``.csv`` or ``.parquet`` by path.
         regions: your boxes, with their sentences and phrases where you have them:
             ``.jsonl``, ``.csv`` or ``.parquet`` by path, or COCO's ``.json``.
-        executor: ``ray``, or ``local`` to run everything in this process.
+        executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for few
+            images on one machine without a GPU, else ray.
         limit: only the first images.
         replace: rebuild a finished dataset of another recipe or other images.
         locked: use exactly the models recorded by ``glit lock``.
@@ -76,6 +78,8 @@ def build(
     from glit.pipeline.run import BuildRequest
     from glit.pipeline.run import build as run
     from glit.pipeline.status import build_words, shell_line
+    from glit.recipes.extras import require_all
+    from glit.stages import needed_extras
     from glit.stages.recipe import load_recipe
 
     name, command = recipe if isinstance(recipe, str) else recipe.name, ()
@@ -106,8 +110,16 @@ def build(
         lock=read_lock(lock_path(name)) if locked else None,
         command=command,
     )
+    chosen = (
+        _chosen_executor(request.output, ray_address, request=request)
+        if executor == "auto"
+        else executor
+    )
+    named = "--executor ray" if executor == "ray" else "Ray (--executor local does without it)"
+    ray = {"ray": named} if chosen == "ray" else {}
+    require_all({**needed_extras(recipe), **ray})
     try:
-        with _at_work(executor, ray_address, progress, quiet=quiet) as (runner, shown):
+        with _at_work(chosen, ray_address, progress, quiet=quiet) as (runner, shown):
             run(request, runner, shown)
     except StoppedError as error:
         if command:
@@ -119,7 +131,7 @@ def build(
 def add(
     dataset: PathLike,
     *,
-    executor: ExecutorName = "ray",
+    executor: ExecutorChoice = "auto",
     limit: int | None = None,
     quiet: bool = False,
     ray_address: str | None = None,
@@ -130,7 +142,8 @@ def add(
 
     Args:
         dataset: folder or address of a dataset whose work folder is still there.
-        executor: ``ray``, or ``local`` to run everything in this process.
+        executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for few
+            images on one machine without a GPU, else ray.
         limit: add only this many new images, first by path.
         quiet: no progress on standard error.
         ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
@@ -142,7 +155,8 @@ def add(
     """
     from glit.pipeline.add import add as run
 
-    with _at_work(executor, ray_address, progress, quiet=quiet) as (runner, shown):
+    chosen = _chosen_executor(dataset, ray_address) if executor == "auto" else executor
+    with _at_work(chosen, ray_address, progress, quiet=quiet) as (runner, shown):
         added = run(os.fspath(dataset), runner, shown, limit=limit)
     if report is not None:
         report(added)
@@ -155,7 +169,7 @@ def retry(
     stage: str | None = None,
     reason: str | None = None,
     settings: Sequence[str] = (),
-    executor: ExecutorName = "ray",
+    executor: ExecutorChoice = "auto",
     quiet: bool = False,
     ray_address: str | None = None,
     progress: StageProgress | None = None,
@@ -167,7 +181,8 @@ def retry(
         stage: only drops of this stage.
         reason: only drops for this reason.
         settings: ``table.key=value``, for these samples only.
-        executor: ``ray``, or ``local`` to run everything in this process.
+        executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for few
+            images on one machine without a GPU, else ray.
         quiet: no progress on standard error.
         ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
         progress: used instead of glit's own progress bar.
@@ -177,9 +192,38 @@ def retry(
     """
     from glit.pipeline.retry import retry as run
 
-    with _at_work(executor, ray_address, progress, quiet=quiet) as (runner, shown):
+    chosen = _chosen_executor(dataset, ray_address) if executor == "auto" else executor
+    with _at_work(chosen, ray_address, progress, quiet=quiet) as (runner, shown):
         run(os.fspath(dataset), runner, shown, stage=stage, reason=reason, settings=settings)
     return open_dataset(dataset)
+
+
+def _chosen_executor(
+    dataset: PathLike, address: str | None, *, request: BuildRequest | None = None
+) -> ExecutorName:
+    """The executor for a build, or for more work on a dataset."""
+    from glit.dataset.manifest import MANIFEST
+    from glit.errors import GlitError
+    from glit.executors.choice import choose_executor, few_images
+    from glit.inputs.source import Source, find_source
+    from glit.pipeline.state import known_state
+    from glit.stages.recipe import recipe_of_build
+    from glit.storage.store import Store
+
+    source, few, is_unfinished = None, 0, False
+    with contextlib.suppress(GlitError, KeyError):  # the run itself says what is wrong
+        store = Store(os.fspath(dataset))
+        state = known_state(store.below("work"))
+        is_unfinished = state is not None and not store.exists(MANIFEST)
+        if request is not None:
+            few, source = few_images(request.recipe), find_source(request.images)
+        elif state is not None:
+            few = few_images(recipe_of_build(state.recipe))
+            source = Source(root=state.images, **state.source)
+    return choose_executor(
+        source, few=few, address=address, limit=request and request.limit,
+        is_unfinished=is_unfinished,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager

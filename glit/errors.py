@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
+from glit.installation import install_command, other_program
 from glit.masking import masked
 
 
@@ -98,18 +100,42 @@ class DamagedTableError(UserError):
         return DamagedTableError, (self.root, self.table, self.reason)
 
 
-class MissingExtraError(UserError):
-    """An optional package is not installed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingPackage:
+    """An optional package that is not installed."""
 
-    >>> str(MissingExtraError("vllm", extra="vllm", needed_for="caption.backend = 'vllm'"))
-    "caption.backend = 'vllm' needs the package vllm; install it with: pip install 'glit[vllm]'"
+    package: str
+    extra: str
+    """The extra that installs it."""
+    needed_for: str
+
+
+class MissingExtraError(UserError):
+    """Optional packages are not installed. The message has one command that installs all of them.
+
+    >>> ray = MissingPackage(package="ray", extra="ray", needed_for="--executor ray")
+    >>> str(MissingExtraError(ray)).partition(" with: ")[0]
+    '--executor ray needs the package ray; install it'
+    >>> torch = MissingPackage(package="torch", extra="models", needed_for="token spans")
+    >>> str(MissingExtraError(torch, ray)).partition(" with: ")[0]
+    'token spans needs the package torch, --executor ray needs ray; install all'
     """
 
-    def __init__(self, package: str, *, extra: str, needed_for: str) -> None:
+    def __init__(self, *missing: MissingPackage) -> None:
+        first, *others = missing
+        needs = [f"{first.needed_for} needs the package {first.package}"]
+        needs += [f"{each.needed_for} needs {each.package}" for each in others]
+        command = install_command(*(each.extra for each in missing))
+        clash = other_program()
         super().__init__(
-            f"{needed_for} needs the package {package}; "
-            f"install it with: pip install 'glit[{extra}]'"
+            f"{', '.join(needs)}; install {'all' if others else 'it'} with: {command}"
+            + (f" ({clash})" if clash else "")
         )
+        self.missing = missing
+        self.command = command
+
+    def __reduce__(self) -> tuple:
+        return MissingExtraError, self.missing
 
 
 class MissingPluginError(UserError):

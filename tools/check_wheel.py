@@ -1,4 +1,7 @@
-"""Build the wheel, install it without extras into a clean environment, and use it there.
+"""Build the sdist, the wheel from it, install that without extras, and use it there.
+
+The index must accept both. What needs no extra must work, also in an environment that uv makes for
+one command.
 
 Every command runs with every option: it must either work or name in one line the extra that it
 needs. A stack trace, or any other end, is a fault.
@@ -7,6 +10,7 @@ needs. A stack trace, or any other end, is a fault.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -17,20 +21,28 @@ from pathlib import Path
 from tools.command_lines import DATASET, command_lines, filled
 
 ROOT = Path(__file__).resolve().parent.parent
+CONSTRAINTS = ROOT / "manifests" / "constraints.txt"
 SEED = 2_000_000
+TWINE = "twine==7.0.0"
+_UV_RUN: list[object] = [sys.executable, "-m", "uv", "tool", "run", "--quiet"]
+_INSTALLS_EXTRA = re.compile(r"pip install .*glit-datasets\[[a-z0-9,-]+\]")
 
 
 def main() -> None:
     """Exit 1 with the failing command's output if anything is missing from the wheel."""
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
-        _run(sys.executable, "-m", "build", "--wheel", "--outdir", here, ROOT)
-        (wheel,) = here.glob("*.whl")
+        _run(sys.executable, "-m", "build", "--outdir", here, ROOT)
+        (wheel,), (sdist,) = here.glob("*.whl"), here.glob("*.tar.gz")
+        _run(*_UV_RUN, TWINE, "check", "--strict", wheel, sdist)
         venv.create(here / "clean", with_pip=False)
         python = here / "clean" / "bin" / "python"
         _run(sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python,
-             "--constraint", ROOT / "manifests" / "constraints.txt", wheel)  # fmt: skip
+             "--constraint", CONSTRAINTS, wheel)  # fmt: skip
         glit = here / "clean" / "bin" / "glit"
+        _use_without_extras([glit], here / "core")
+        _use_without_extras([*_UV_RUN, "--constraints", CONSTRAINTS, "--from", wheel, "glit"],
+                            here / "for-one-command")  # fmt: skip
         _run(glit, "--help", cwd=here)
         _run(glit, "lock", "mini", cwd=here)
         _run(glit, "scenes", "-o", here / "scenes", "-n", "3", "--seed", SEED, cwd=here)
@@ -44,11 +56,26 @@ def main() -> None:
         _run(glit, "select", here / "dataset", "-o", here / "selected", "--sample", "2", cwd=here)
         rows = [{"path": f"{n:06d}.png", "box_xyxyn": [0, 0, 1, 0.5]} for n in range(3)]
         (here / "regions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        for n in range(3):  # beside the images, as the recipe annotated reads them
+            text = json.dumps({"regions": [{"box": [0, 0, 64, 64]}]})
+            (here / "scenes" / "images" / f"{n:06d}.json").write_text(text)
         working, refused = _use(python, here)
         print(
-            f"{wheel.name}: builds and installs without extras; {working} command lines work, "
+            f"{wheel.name}, {wheel.stat().st_size / 1e6:.0f} MB: builds and installs without "
+            f"extras; {working} command lines work, "
             f"{refused} name the extra they need"
         )
+
+
+def _use_without_extras(glit: list[object], here: Path) -> None:
+    """Make a dataset, check it, and read it in all ways that need no extra."""
+    here.mkdir()
+    dataset = here / "photographs" / "dataset"
+    _run(*glit, "sample", "-o", here / "photographs", "--quiet", cwd=here)
+    _run(*glit, "verify", dataset, cwd=here)
+    _run(*glit, "query", dataset, "SELECT count(*) FROM pairs", cwd=here)
+    _run(*glit, "export", dataset, "--to", "coco", "-o", here / "coco", cwd=here)
+    _run(*glit, "view", dataset, "-o", here / "report.html", cwd=here)
 
 
 def _use(python: Path, here: Path) -> tuple[int, int]:
@@ -82,7 +109,11 @@ def _use(python: Path, here: Path) -> tuple[int, int]:
 def names_an_extra(code: int, errors: str) -> bool:
     """Whether a command ended as it should where an extra is missing."""
     lines = [line for line in errors.splitlines() if line.startswith("glit: ")]
-    return code == 2 and len(lines) == 1 and "pip install 'glit[" in lines[0]
+    return (
+        code == 2
+        and len(lines) == 1
+        and re.search(r"pip install .*\[[a-z0-9,-]+\]", lines[0]) is not None
+    )
 
 
 def is_a_diagnosis(line: list[str], code: int, errors: str) -> bool:

@@ -11,12 +11,16 @@ from glit import api
 from glit.cli.options import (
     DatasetArgument,
     JsonOption,
+    OfflineOption,
     QuietOption,
     SetOption,
     existing,
     existing_images,
+    name_next,
+    page_of,
 )
-from glit.executors import ExecutorName
+from glit.errors import UserError
+from glit.executors import ExecutorChoice
 from glit.runtime.progress import StageProgress
 from glit.runtime.terminal import Console
 from glit.storage.outputs import output_folder
@@ -25,8 +29,12 @@ if TYPE_CHECKING:
     from glit.pipeline.add import Added
 
 ExecutorOption = Annotated[
-    ExecutorName,
-    typer.Option("--executor", help="ray, or local to run everything in this process."),
+    ExecutorChoice,
+    typer.Option(
+        "--executor",
+        help="ray; local to run everything in this process; or auto: local for few images "
+        "on one machine without a GPU, else ray.",
+    ),
 ]
 
 RayAddressOption = Annotated[
@@ -72,7 +80,7 @@ def build_command(
             callback=existing,
         ),
     ] = None,
-    executor: ExecutorOption = "ray",
+    executor: ExecutorOption = "auto",
     ray_address: RayAddressOption = None,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Use only the first N images.")
@@ -86,6 +94,7 @@ def build_command(
     locked: Annotated[
         bool, typer.Option("--locked", help="Use exactly the models recorded by glit lock.")
     ] = False,
+    offline: OfflineOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -95,10 +104,8 @@ def build_command(
     both = captions is not None and regions is not None
     name = recipe or ("provided" if both else default_recipe(captions is not None))
     if recipe is None and name == "mini":
-        console.print(
-            "No GPU with the weights found: using the recipe 'mini'. Its models understand only "
-            "glit's procedural scenes; for photographs choose -r laptop or -r flism."
-        )
+        _refuse_photographs(images)
+        console.print("No GPU with the weights found: using the recipe 'mini', for drawn scenes.")
     dataset = api.build(
         images,
         folder,
@@ -111,7 +118,7 @@ def build_command(
         locked=locked,
         **_at_work(executor, ray_address, console, quiet=quiet),
     )
-    _report(dataset.manifest, folder, console, as_json=as_json)
+    _report(dataset.manifest, folder, console, as_json=as_json, quiet=quiet)
 
 
 def add_command(
@@ -119,7 +126,7 @@ def add_command(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Add only the first N new images.")
     ] = None,
-    executor: ExecutorOption = "ray",
+    executor: ExecutorOption = "auto",
     ray_address: RayAddressOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -135,8 +142,8 @@ def add_command(
         elif new is None:
             console.print(f"{folder}: no new images in {added.images}", soft_wrap=True)
         else:
-            _report(added.manifest, folder, console, as_json=False)
             console.print(f"added: {_balance(new)}", soft_wrap=True)
+            _report(added.manifest, folder, console, as_json=False, quiet=quiet)
 
     how = _at_work(executor, ray_address, console, quiet=quiet)
     api.add(folder, limit=limit, report=report, **how)
@@ -151,7 +158,7 @@ def retry_command(
         str | None, typer.Option("--reason", help="Retry only drops with this reason.")
     ] = None,
     overrides: SetOption = None,
-    executor: ExecutorOption = "ray",
+    executor: ExecutorOption = "auto",
     ray_address: RayAddressOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -161,15 +168,15 @@ def retry_command(
     console = Console(stderr=as_json, highlight=False)
     how = _at_work(executor, ray_address, console, quiet=quiet)
     retried = api.retry(folder, stage=stage, reason=reason, settings=overrides or (), **how)
-    _report(retried.manifest, folder, console, as_json=as_json)
+    _report(retried.manifest, folder, console, as_json=as_json, quiet=quiet)
 
 
 def _at_work(
-    executor: ExecutorName, address: str | None, console: Console, *, quiet: bool
+    executor: ExecutorChoice, address: str | None, console: Console, *, quiet: bool
 ) -> dict[str, Any]:
     """Where to run, and who is told. A command owns its process, so stages that run in it may keep
     the memory that they free."""
-    if executor == "local":
+    if executor != "ray":
         from glit.executors.process import keep_freed_memory
 
         keep_freed_memory()
@@ -222,7 +229,28 @@ def default_recipe(has_captions: bool = False) -> str:
     return "mini"
 
 
-def _report(manifest: dict[str, Any], dataset: str, console: Console, *, as_json: bool) -> None:
+def _refuse_photographs(images: str) -> None:
+    """Refuse the default recipe ``mini`` for images that its models do not understand.
+
+    Raises:
+        UserError: most images of a sample are no drawn scenes.
+        InputError: the images cannot be listed.
+    """
+    from glit.doctor.inputs import look_at_images
+    from glit.stages.recipe import load_recipe
+
+    seen, _ = look_at_images(images, load_recipe("mini"))
+    if seen.decoded and seen.scenes < len(seen.decoded) / 2:
+        raise UserError(
+            f"{images}: these are photographs, and the default recipe here is mini, whose models "
+            "know only drawn scenes; choose a recipe: -r laptop downloads 1.1 GB and runs on a "
+            "CPU, -r provided takes your --captions and --regions"
+        )
+
+
+def _report(
+    manifest: dict[str, Any], dataset: str, console: Console, *, as_json: bool, quiet: bool
+) -> None:
     from glit.dataset.manifest import has_regions
 
     counts = manifest["counts"]
@@ -234,6 +262,7 @@ def _report(manifest: dict[str, Any], dataset: str, console: Console, *, as_json
     console.print(f"{dataset}: {_balance(counts)}{bare}", soft_wrap=True)
     for key, number in counts["drops"].items():
         console.print(f"  {number:>6} {key}")
+    name_next("view", dataset, "-o", page_of(dataset), quiet=quiet)
 
 
 def _balance(counts: dict[str, Any]) -> str:

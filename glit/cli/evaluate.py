@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from glit.cli.options import JsonOption, QuietOption, SetOption, existing, hold
+from glit.cli.options import (
+    JsonOption,
+    OfflineOption,
+    QuietOption,
+    SetOption,
+    existing,
+    hold,
+    name_next,
+    page_of,
+)
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
@@ -93,6 +102,7 @@ def eval_command(
         ),
     ] = None,
     overrides: SetOption = None,
+    offline: OfflineOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -139,6 +149,7 @@ def eval_command(
 
         for path in write_results(folder, results):
             console.print(f"wrote {path}", soft_wrap=True)
+        name_next("view", folder, "-o", page_of(folder), quiet=quiet or as_json)
 
 
 def _show(results: list[Result], console: Console) -> None:

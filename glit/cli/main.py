@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 
 from glit.cli.lazy import lazy_group
-from glit.errors import GlitError, MissingExtraError, UserError
+from glit.errors import GlitError, MissingExtraError, MissingPackage, UserError
 from glit.masking import mask_tracebacks, masked
 from glit.recipes.extras import extra_with
 from glit.runtime.terminal import Console
@@ -216,4 +216,5 @@ def _run() -> None:
         extra = extra_with(module)
         if extra is None:
             raise
-        raise MissingExtraError(module, extra=extra, needed_for="this command") from error
+        missing = MissingPackage(package=module, extra=extra, needed_for="this command")
+        raise MissingExtraError(missing) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -49,6 +50,13 @@ def existing_dataset(value: str) -> str:
     return value
 
 
+def go_offline(value: bool) -> bool:
+    """Forbid downloads for this process and those that it starts."""
+    if value:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+    return value
+
+
 def _is_missing(value: str) -> bool:
     return not (
         "://" in value or glob.has_magic(value) or os.path.lexists(os.path.expanduser(value))
@@ -56,6 +64,14 @@ def _is_missing(value: str) -> bool:
 
 
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print the result only, no progress.")]
+OfflineOption = Annotated[
+    bool,
+    typer.Option(
+        "--offline",
+        help="Download no model, as with HF_HUB_OFFLINE=1; an error names the command that does.",
+        callback=go_offline,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 DatasetArgument = Annotated[
     str, typer.Argument(help="The dataset's folder or address.", callback=existing_dataset)
@@ -67,6 +83,22 @@ SetOption = Annotated[
 ImageRootOption = Annotated[
     str, typer.Option("--image-root", help="The images' folder, if the dataset stores paths only.")
 ]
+
+
+def name_next(*words: str | Path, quiet: bool) -> None:
+    """Print the command that usually follows, as a shell takes it."""
+    if not quiet:
+        print(f"next: glit {shlex.join(map(str, words))}")
+
+
+def page_of(folder: str | Path) -> str:
+    """The name of a report page for a folder or address: ``runs/a`` has ``runs/a.html``.
+
+    >>> page_of("s3://bucket/cats/")
+    'cats.html'
+    """
+    path = str(folder).rstrip("/")
+    return f"{path.rpartition('/')[2] if '://' in path else path}.html"
 
 
 def hold(context: typer.Context, folder: Path) -> None:

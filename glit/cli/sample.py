@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from glit.cli.options import QuietOption, hold
+from glit.cli.options import QuietOption, hold, name_next
 from glit.storage.outputs import local_folder
 
 
@@ -26,4 +26,4 @@ def sample_command(
         folder, StageProgress(Console(stderr=True, highlight=False), quiet=quiet)
     )["counts"]
     print(f"{counts['shipped']} photographs, captions and boxes made by hand: {folder}/dataset")
-    print(f"look at them: glit view {folder}/dataset -o {folder}/report.html")
+    name_next("view", f"{folder}/dataset", "-o", f"{folder}/report.html", quiet=quiet)

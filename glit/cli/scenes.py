@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from glit.cli.options import QuietOption, hold
+from glit.cli.options import QuietOption, hold, name_next
 from glit.errors import UserError
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
@@ -61,3 +61,4 @@ def scenes_command(
     except OSError as error:
         raise UserError(f"{folder}: cannot write there ({error.strerror or error})") from error
     print(f"{num} scenes: {folder}/images, {folder}/captions.jsonl, {folder}/ground_truth.parquet")
+    name_next("build", f"{folder}/images", "-o", f"{folder}/dataset", "-r", "mini", quiet=quiet)

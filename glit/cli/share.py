@@ -8,7 +8,7 @@ import typer
 
 from glit import api
 from glit.cli.options import DatasetArgument, ImageRootOption, QuietOption
-from glit.exporters import EXPORTERS
+from glit.exporters import EXPORTERS, READ_BY
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
@@ -54,6 +54,8 @@ def export_command(
             report=progress.advance,
         )
     print(f"{len(opened)} images: {folder}")
+    if not quiet:
+        print(f"read by: {READ_BY[to]}")
 
 
 def push_command(

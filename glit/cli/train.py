@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glit.cli.options import QuietOption, SetOption, existing_dataset
+from glit.cli.options import OfflineOption, QuietOption, SetOption, existing_dataset
 from glit.runtime.progress import StageProgress, duration
 from glit.runtime.ranks import rank
 from glit.runtime.terminal import Console
@@ -43,6 +43,7 @@ def train_command(
         int,
         typer.Option("--ray-workers", min=0, help="Processes to start with Ray Train; 0: off."),
     ] = 0,
+    offline: OfflineOption = False,
     quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON lines.")] = False,
 ) -> None:

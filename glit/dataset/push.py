@@ -23,6 +23,7 @@ from glit.errors import (
     DatasetError,
     InputError,
     MissingExtraError,
+    MissingPackage,
     StorageError,
     UserError,
     first_line,
@@ -103,7 +104,7 @@ def _open_hub(repository: str) -> Any:
         from huggingface_hub.utils import validate_repo_id
     except ImportError as error:
         raise MissingExtraError(
-            "huggingface-hub", extra="models", needed_for="glit push"
+            MissingPackage(package="huggingface-hub", extra="models", needed_for="glit push")
         ) from error
     try:
         validate_repo_id(repository)

@@ -8,14 +8,17 @@ from importlib import metadata
 
 from glit.doctor.finding import Finding
 from glit.errors import MissingExtraError
-from glit.recipes.extras import MODULES, require
+from glit.installation import other_program, requirements
+from glit.recipes.extras import MODULES, missing_packages, require_all
 from glit.recipes.resources import tested_versions
-from glit.stages import flow
+from glit.stages import needed_extras
 from glit.stages.plan import Recipe
 
 
 def packages(recipe: Recipe) -> Iterator[Finding]:
-    """Report differences from the tested versions, installed extras, and missing extras."""
+    """Report a clash of names, other than the tested versions, and the extras."""
+    if clash := other_program():
+        yield Finding(about="installation", state="fails", found=clash)
     other, same = [], 0
     for name, tested in sorted(tested_versions().items()):
         installed = _installed(name)
@@ -32,27 +35,24 @@ def packages(recipe: Recipe) -> Iterator[Finding]:
         found=found,
         todo="pip install -c manifests/constraints.txt, if something fails" if other else "",
     )
-    absent = [extra for extra in MODULES if _lacks(extra)]
+    absent = [each.extra for each in missing_packages(dict.fromkeys(MODULES, ""))]
     yield Finding(
         about="extras",
         state="ok",
         found=f"here: {', '.join(e for e in MODULES if e not in absent) or 'none'}"
         + (f"; not installed: {', '.join(absent)}" if absent else ""),
     )
-    for step in flow(recipe.tables).steps:
-        for extra, purpose in step.extras(recipe).items():
-            try:
-                require(extra, needed_for=purpose)
-            except MissingExtraError as error:
-                what, _, todo = str(error).partition("; ")
-                yield Finding(about="extras", state="fails", found=what, todo=todo)
+    try:
+        require_all(needed_extras(recipe))
+    except MissingExtraError as error:
+        what, _, todo = str(error).partition("; ")
+        yield Finding(about="extras", state="fails", found=what, todo=todo)
 
 
 def _direct() -> set[str]:
-    """What glit itself asks for; what those bring along is theirs."""
-    try:
-        wanted = metadata.requires("glit") or []
-    except metadata.PackageNotFoundError:  # a checkout on the path
+    """The packages that glit itself asks for, without those that they bring along."""
+    wanted = requirements()
+    if not wanted:  # a checkout on the path
         return {"duckdb", "numpy", "pillow", "pyarrow", "ray", "torch", "transformers", "vllm"}
     return {_plain(re.split(r"[\s;<>=!~\[]", line, maxsplit=1)[0]) for line in wanted}
 
@@ -66,11 +66,3 @@ def _installed(name: str) -> str | None:
 
 def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _lacks(extra: str) -> bool:
-    try:
-        require(extra, needed_for="")
-    except MissingExtraError:
-        return True
-    return False

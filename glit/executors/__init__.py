@@ -19,6 +19,8 @@ from glit.executors.protocols import Executor
 from glit.recipes.extras import require
 
 ExecutorName = Literal["ray", "local"]
+ExecutorChoice = Literal["auto", "ray", "local"]
+"""``auto`` is settled by :func:`glit.executors.choice.choose_executor`."""
 _STOPPED = "stopped; what is done is kept, the same command goes on from here"
 _GRACE_S = 10.0
 """From SIGTERM to the end; SIGKILL follows after 30 s on Slurm and Kubernetes."""

@@ -43,6 +43,18 @@ EXPORTERS: dict[str, Exporter] = {
     "webdataset": export_webdataset,
 }
 """By the name that ``glit export --to`` takes."""
+READ_BY: dict[str, str] = {
+    "coco": "pycocotools",
+    "fiftyone": "fo.Dataset.from_dir(…, dataset_type=fo.types.FiftyOneDataset)",
+    "goal": "the published trainer of GOAL",
+    "grit": "Parquet readers, Kosmos-2's loaders",
+    "hf": "datasets.load_dataset",
+    "lance": "lance",
+    "mdetr": "pycocotools, MDETR's loaders",
+    "odvg": "MM-Grounding-DINO, LLMDet",
+    "webdataset": "webdataset",
+}
+"""The libraries and calls that read each format."""
 WHOLE_TABLES = ("lance",)
 """Those that copy the dataset's own columns, and so all its regions."""
 OF_REGIONS = ("goal", "grit", "mdetr", "odvg")

@@ -212,7 +212,7 @@ def _open(data: bytes, stream: IO[bytes] | None = None) -> ImageFile.ImageFile:
 def _unsupported(name: str) -> ImageError:
     how = "convert it to JPEG or PNG"
     if name == "HEIF":
-        how = f"pip install 'glit[heif]', or {how}"
+        how = f"install glit's extra heif, or {how}"  # in a dataset: no command of this machine
     return ImageError("unsupported_format", f"{name}, which glit does not decode; {how}")
 
 

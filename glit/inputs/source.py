@@ -171,6 +171,20 @@ def entries(
             yield from members
 
 
+def has_at_most(source: Source, most: int) -> bool:
+    """True if a source has at most ``most`` image files; False for a source of shards.
+
+    It lists no more than it needs, and opens no shard.
+    """
+    shards = number = 0
+    for entry in _found(source, ImageFiles(source.root), ()):
+        shards += is_shard(entry.path)
+        number += not is_shard(entry.path)
+        if number > most or (shards and (source.pattern or source.list_file)):
+            return False
+    return number > 0 or not shards
+
+
 def _own_folders(files: Store, work: Store) -> tuple[str, ...]:
     """Where below the images a dataset keeps what it is made of, as paths of files begin there."""
     root, own = files.full(""), work.full("")

@@ -5,13 +5,47 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+from tokenizers import Tokenizer
 
 from glit.errors import WeightsError
 from glit.models.pretrained import as_weights_error
 from glit.recipes.extras import require
+from glit.recipes.resources import mini_model
 
 _LEGACY_END = 2
+
+
+class SpanTokenizer(Protocol):
+    """Text to token ids, as token spans need it."""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text, of any length, without start and end token."""
+        ...
+
+    def definition(self) -> str:
+        """The whole tokenizer as JSON."""
+        ...
+
+
+def open_span_tokenizer(path: Path) -> SpanTokenizer:
+    """The tokenizer of a model folder; that of a mini model needs no extra."""
+    return MiniTokenizer(path) if path.parent == mini_model("") else TextTokenizer(path)
+
+
+class MiniTokenizer:
+    """The tokenizer of a mini model, whose ``tokenizer.json`` is all that there is to it."""
+
+    def __init__(self, path: Path) -> None:
+        self._fast = Tokenizer.from_file(str(path / "tokenizer.json"))
+        _take_any_text(self._fast)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return _encoded(self._fast, texts)
+
+    def definition(self) -> str:
+        return self._fast.to_str()
 
 
 class TextTokenizer:
@@ -27,9 +61,7 @@ class TextTokenizer:
         self.end_id = int(self.hf.eos_token_id)
         # a copy, since calling `hf` with padding changes the settings of its backend tokenizer
         self._fast = type(self.hf.backend_tokenizer).from_str(self.hf.backend_tokenizer.to_str())
-        self._fast.no_truncation()
-        self._fast.no_padding()
-        self._fast.encode_special_tokens = True
+        _take_any_text(self._fast)
 
     def check_fits(self, num_rows: int, model: str, *, end: int | None = None) -> None:
         """Refuse a model that has no embedding for some of the tokens, or reads another end token.
@@ -62,8 +94,11 @@ class TextTokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, of any length, without start and end token."""
-        encoded = self._fast.encode_batch(list(texts), add_special_tokens=False)
-        return [encoding.ids for encoding in encoded]
+        return _encoded(self._fast, texts)
+
+    def definition(self) -> str:
+        """The whole tokenizer as JSON."""
+        return self._fast.to_str()
 
     def encode_closed(self, texts: Sequence[str], *, context: int) -> list[list[int]]:
         """Start token, token ids and end token of each text, at most ``context`` tokens in all."""
@@ -77,20 +112,29 @@ def load_tokenizer(path: Path) -> Any:
         MissingExtraError: transformers is not installed.
         WeightsError: the folder holds no tokenizer with a start and an end token.
     """
-    require("models", needed_for="token spans")
+    require("models", needed_for="the tokenizer")
     from transformers import AutoTokenizer
 
     with as_weights_error(f"{path}: no tokenizer can be loaded from it"):
         tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
     if tokenizer.bos_token_id is None or tokenizer.eos_token_id is None:
         raise WeightsError(f"{path}: the tokenizer has no start or no end token, as CLIP's has")
-    tokenizer.backend_tokenizer.no_truncation()
-    tokenizer.backend_tokenizer.no_padding()
-    tokenizer.backend_tokenizer.encode_special_tokens = True
+    _take_any_text(tokenizer.backend_tokenizer)
     return tokenizer
+
+
+def _take_any_text(tokenizer: Any) -> None:
+    """Read texts of any length, and special tokens in them as ordinary text."""
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+
+
+def _encoded(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+    encoded = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    return [encoding.ids for encoding in encoded]
 
 
 def tokenizer_hash(path: Path) -> str:
     """SHA-256, in hex, of the tokenizer's whole definition."""
-    tokenizer = load_tokenizer(path)
-    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
+    return hashlib.sha256(open_span_tokenizer(path).definition().encode()).hexdigest()

@@ -9,6 +9,7 @@ import difflib
 import os
 import re
 import shlex
+import sys
 import tomllib
 import zipfile
 from dataclasses import asdict, dataclass
@@ -16,7 +17,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
-from glit.errors import MissingExtraError, MissingModelError, WeightsError
+from glit.errors import MissingExtraError, MissingModelError, MissingPackage, WeightsError
 from glit.models.files import (
     PICKLE,
     cache_folder,
@@ -26,6 +27,7 @@ from glit.models.files import (
     weights_hash,
 )
 from glit.recipes.resources import mini_model, weights_manifest
+from glit.storage.hub import is_offline
 
 _ANSWER_S = 2.0
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
@@ -181,6 +183,11 @@ def _is_whole(path: Path, entry: Entry, name: str) -> bool:
     return True
 
 
+def is_mini(name: str) -> bool:
+    """True for the name of a mini model, which ships with glit."""
+    return bool(_entry(name).mini)
+
+
 def is_here(name: str) -> bool:
     """Whether a model of the manifest can be loaded without a network."""
     return look_up(name).path is not None
@@ -285,10 +292,18 @@ def _cached(hub_id: str, revision: str) -> Path | None:
 def _download(entry: Entry, revision: str) -> Path | None:
     """The folder as the hub has it, None where the hub does not answer or has no such model."""
     hub = _hub()
-    if not hub.constants.HF_HUB_OFFLINE and not _answers(hub.constants.ENDPOINT):
+    if is_offline() or not _answers(hub.constants.ENDPOINT):
         return None
     files = [*_HUB_FILES, PICKLE] if entry.sha256 else _HUB_FILES
     try:
+        num_bytes = entry.num_bytes or _bytes_on_hub(hub, entry.id, revision, files)
+        size = f"about {_size(num_bytes)}" if num_bytes else "size unknown"
+        print(
+            f"glit: downloading {entry.id} ({size}) from the Hugging Face Hub; "
+            "HF_HUB_OFFLINE=1 or --offline forbids it",
+            file=sys.stderr,
+            flush=True,
+        )
         return Path(hub.snapshot_download(entry.id, revision=revision, allow_patterns=files))
     except (
         hub.errors.HfHubHTTPError,
@@ -297,6 +312,23 @@ def _download(entry: Entry, revision: str) -> Path | None:
         OSError,
     ):
         return None
+
+
+def _bytes_on_hub(hub: Any, hub_id: str, revision: str, patterns: list[str]) -> int:
+    """The size of a model's files there; 0 if the hub does not say.
+
+    Raises:
+        HfHubHTTPError: the hub has no such model, or none that this user may see.
+    """
+    import httpx
+
+    try:
+        found = hub.HfApi().model_info(hub_id, revision=revision, files_metadata=True)
+    except httpx.TransportError:
+        return 0
+    names = {each.rfilename: each.size or 0 for each in found.siblings or ()}
+    wanted = hub.utils.filter_repo_objects(list(names), allow_patterns=patterns)
+    return sum(names[name] for name in wanted)
 
 
 @cache
@@ -317,9 +349,14 @@ def _hub() -> Any:
         import huggingface_hub
         import huggingface_hub.constants
         import huggingface_hub.errors
+        import huggingface_hub.utils
     except ImportError as error:
         raise MissingExtraError(
-            "huggingface-hub", extra="models", needed_for="a model from the Hugging Face cache"
+            MissingPackage(
+                package="huggingface-hub",
+                extra="models",
+                needed_for="a model from the Hugging Face cache",
+            )
         ) from error
     return huggingface_hub
 
@@ -349,9 +386,10 @@ def _missing(name: str, entry: Entry, revision: str) -> MissingModelError:
     ):
         reason = f"no such folder, and no model that glit or the hub (ORG/NAME) knows{hint}"
         return MissingModelError(name, reason=reason)
+    hub = "HF_HUB_OFFLINE forbids a download" if is_offline() else "the hub did not answer"
     return MissingModelError(
         name,
-        reason=f"not a folder, not in the Hugging Face cache, and the hub did not answer{hint}",
+        reason=f"not a folder, not in the Hugging Face cache, and {hub}{hint}",
         fetch=_fetch_from_hub(entry, revision),
     )
 

@@ -23,11 +23,11 @@ from glit.models.weights import Resolved, resolve
 from glit.pipeline.lock import Lock
 from glit.pipeline.prompts import further_prompts, read_prompt
 from glit.recipes.config import identity
-from glit.recipes.extras import require
+from glit.recipes.extras import require_all
 from glit.recipes.plugins import plugin_of
 from glit.recipes.resources import builtin_calibrations
 from glit.rules.calibration import Calibration, read_calibration
-from glit.stages import flow
+from glit.stages import flow, needed_extras
 from glit.stages.base import Step, parts_of
 from glit.stages.pair import PairStage
 from glit.stages.plan import Plan, Recipe
@@ -70,9 +70,7 @@ def make_plan(
             f"{step}.backend = 'provided' wants the regions: add --regions FILE (.jsonl, .csv, "
             ".parquet or COCO's .json), or use propose.backend = 'file' for NAME.json beside images"
         )
-    for step in enabled.steps:
-        for extra, purpose in step.extras(recipe).items():
-            require(extra, needed_for=purpose)
+    require_all(needed_extras(recipe))
     models = find_models(recipe, lock=lock)
     if PairStage.name in enabled.stages:
         pair = recipe.pair.with_scale(own_scale(models.get("matcher")))

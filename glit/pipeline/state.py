@@ -33,7 +33,7 @@ _SEAL = "sha256"
 _WANTED = {"images", "captions", "recipe", "source", "folders", "num_chunks"}
 """What every state has told of since glit kept one."""
 _FOLDER = re.compile(r"[a-z]+-[0-9a-f]+")
-_ALWAYS = ("duckdb", "numpy", "pillow", "pyarrow", "simplejpeg")
+_ALWAYS = ("duckdb", "numpy", "pillow", "pyarrow", "simplejpeg", "tokenizers")
 """Packages that every build loads."""
 
 

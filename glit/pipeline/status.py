@@ -207,7 +207,7 @@ def build_words(
     settings: Sequence[str] = (),
     captions: str | None = None,
     regions: str | None = None,
-    executor: str = "ray",
+    executor: str = "auto",
     ray_address: str | None = None,
     limit: int | None = None,
     replace: bool = False,
@@ -220,7 +220,7 @@ def build_words(
         words += ["--set", setting]
     words += ["--captions", absolute(captions)] if captions is not None else []
     words += ["--regions", absolute(regions)] if regions is not None else []
-    words += ["--executor", executor] if executor != "ray" else []
+    words += ["--executor", executor] if executor != "auto" else []
     words += ["--ray-address", ray_address] if ray_address is not None else []
     words += ["--limit", str(limit)] if limit is not None else []
     words += ["--replace"] if replace else []

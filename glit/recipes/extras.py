@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator, Mapping
 
-from glit.errors import MissingExtraError
+from glit.errors import MissingExtraError, MissingPackage
 
 _MODELS = ("torch", "torchvision", "transformers", "accelerate", "safetensors", "scipy")
 MODULES: dict[str, tuple[str, ...]] = {
@@ -48,9 +49,29 @@ def require(extra: str, *, needed_for: str) -> None:
     Raises:
         MissingExtraError: one of its modules is not there.
     """
-    for module in MODULES[extra]:
-        if importlib.util.find_spec(module) is None:
-            raise MissingExtraError(module, extra=extra, needed_for=needed_for)
+    require_all({extra: needed_for})
+
+
+def require_all(needed: Mapping[str, str]) -> None:
+    """Check that all extras are installed, without importing them.
+
+    Args:
+        needed: for each extra, what needs it.
+
+    Raises:
+        MissingExtraError: names everything that is missing, and one command that installs it.
+    """
+    if missing := list(missing_packages(needed)):
+        raise MissingExtraError(*missing)
+
+
+def missing_packages(needed: Mapping[str, str]) -> Iterator[MissingPackage]:
+    """The first missing module of each extra that is not installed."""
+    for extra, needed_for in needed.items():
+        for module in MODULES[extra]:
+            if importlib.util.find_spec(module) is None:
+                yield MissingPackage(package=module, extra=extra, needed_for=needed_for)
+                break
 
 
 def extra_with(module: str) -> str | None:

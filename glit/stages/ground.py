@@ -25,7 +25,7 @@ from glit.data.geometry import iou
 from glit.data.records import Box, Drop, Region, Sample
 from glit.data.rle import checked_mask
 from glit.data.schema import GROUNDING, MASKS, PHRASE, REGION
-from glit.models.tokenizer import TextTokenizer
+from glit.models.tokenizer import SpanTokenizer, open_span_tokenizer
 from glit.recipes.config import Choice, limited, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.given_captions import GivenCaptions
@@ -87,7 +87,7 @@ class GroundStage(Stage):
     columns = (("regions", pa.list_(REGION)), *dataset_columns)
 
     def __init__(
-        self, config: GroundConfig, grounder: Grounder | None, tokenizer: TextTokenizer
+        self, config: GroundConfig, grounder: Grounder | None, tokenizer: SpanTokenizer
     ) -> None:
         self._config = config
         self._grounder = grounder
@@ -104,7 +104,7 @@ class GroundStage(Stage):
     @classmethod
     def open(cls, plan: Plan) -> GroundStage:
         config = plan.config(GroundConfig)
-        backend, tokenizer = cls.backend(config), TextTokenizer(plan.models["tokenizer"].path)
+        backend, tokenizer = cls.backend(config), open_span_tokenizer(plan.models["tokenizer"].path)
         if backend.reads == "file":
             return ReadPhrases(config, tokenizer, plan.regions, GivenCaptions.of(plan))
         return cls(config, backend.make(config, plan.models["grounder"]), tokenizer)
@@ -205,7 +205,7 @@ class ReadPhrases(GroundStage):
     def __init__(
         self,
         config: GroundConfig,
-        tokenizer: TextTokenizer,
+        tokenizer: SpanTokenizer,
         table: UserTable | None,
         captions: GivenCaptions,
     ) -> None:
@@ -249,7 +249,7 @@ def _sentence_of(sample: Sample, span: Span) -> int:
     return shared.index(max(shared))
 
 
-def phrases_of(sample: Sample, tokenizer: TextTokenizer) -> list[dict[str, Any]]:
+def phrases_of(sample: Sample, tokenizer: SpanTokenizer) -> list[dict[str, Any]]:
     """The noun phrases of a sample's sentences that name things, as rows of ``phrases``."""
     assert sample.sentences is not None
     spans = [
@@ -261,7 +261,7 @@ def phrases_of(sample: Sample, tokenizer: TextTokenizer) -> list[dict[str, Any]]
 
 
 def _phrase_rows(
-    sample: Sample, spans: Sequence[tuple[int, int, int]], tokenizer: TextTokenizer
+    sample: Sample, spans: Sequence[tuple[int, int, int]], tokenizer: SpanTokenizer
 ) -> list[dict[str, Any]]:
     """Rows of ``phrases``, of the number of a sentence and the first and last character each."""
     assert sample.caption is not None

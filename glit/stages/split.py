@@ -14,7 +14,8 @@ from glit.backends.captioners.token_probabilities import LOGPROB_DECIMALS
 from glit.data import rows
 from glit.data.records import Drop, Sample, Sentence, Token
 from glit.data.schema import SENTENCE
-from glit.models.tokenizer import TextTokenizer
+from glit.models.tokenizer import SpanTokenizer, open_span_tokenizer
+from glit.models.weights import is_mini
 from glit.recipes.config import Table, is_enabled, require_value
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
@@ -68,18 +69,18 @@ class SplitStage(Stage):
     columns = (("sentences", pa.list_(SENTENCE)),)
     as_rows = (rows.sentence_row, rows.sentence)
 
-    def __init__(self, config: SplitConfig, tokenizer: TextTokenizer) -> None:
+    def __init__(self, config: SplitConfig, tokenizer: SpanTokenizer) -> None:
         self._config = config
         self._tokenizer = tokenizer
         self._splitter = make_splitter(config.splitter, config.language)
 
     @classmethod
     def extras(cls, recipe: Recipe) -> Mapping[str, str]:
-        punkt = recipe.of(SplitConfig).splitter == "punkt"
-        return {
-            "models": "token spans",
-            **({"punkt": "split.splitter = 'punkt'"} if punkt else {}),
-        }
+        name, _ = cls.models(recipe)["tokenizer"]
+        found = {} if is_mini(name) else {"models": f"the tokenizer of {name}"}
+        if recipe.of(SplitConfig).splitter == "punkt":
+            found["punkt"] = "split.splitter = 'punkt'"
+        return found
 
     @classmethod
     def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
@@ -95,7 +96,7 @@ class SplitStage(Stage):
 
     @classmethod
     def open(cls, plan: Plan) -> SplitStage:
-        return cls(plan.config(SplitConfig), TextTokenizer(plan.models["tokenizer"].path))
+        return cls(plan.config(SplitConfig), open_span_tokenizer(plan.models["tokenizer"].path))
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         for sample in samples:

@@ -18,7 +18,7 @@ import fsspec
 from fsspec.asyn import sync
 from fsspec.core import url_to_fs
 
-from glit.errors import MissingExtraError, StorageError, UserError, first_line
+from glit.errors import MissingExtraError, MissingPackage, StorageError, UserError, first_line
 from glit.storage.hub import hub_fault
 from glit.storage.remote_settings import EXTRAS, S3_TRIES, settings
 
@@ -50,7 +50,8 @@ def open_remote(address: str) -> tuple[fsspec.AbstractFileSystem, str]:
         fs, base = url_to_fs(address, **settings(kind))
     except ImportError as error:
         if extra:
-            raise MissingExtraError(_MODULES[extra], extra=extra, needed_for=address) from error
+            missing = MissingPackage(package=_MODULES[extra], extra=extra, needed_for=address)
+            raise MissingExtraError(missing) from error
         raise UserError(f"{address}: cannot be opened ({error})") from error
     except (ValueError, TypeError) as error:  # no such kind of address, or not of that form
         raise UserError(f"{address}: cannot be opened ({error})") from error

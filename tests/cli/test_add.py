@@ -33,8 +33,8 @@ def test_what_is_added_is_told(grown, run_glit):
     done = run_glit("add", out, "--executor", "local", "--quiet", "--limit", 1)
     assert (done.code, done.output) == (
         0,
-        f"{out}: 5 images = 5 shipped + 0 dropped + 0 duplicates\n"
-        "added: 1 images = 1 shipped + 0 dropped + 0 duplicates\n",
+        "added: 1 images = 1 shipped + 0 dropped + 0 duplicates\n"
+        f"{out}: 5 images = 5 shipped + 0 dropped + 0 duplicates\n",
     )
     done = run_glit("add", out, "--executor", "local", "--quiet", "--json")
     told = json.loads(done.output)

@@ -16,6 +16,7 @@ from building import data_bytes, tiny
 
 from glit.pipeline.stage_task import StageWorker
 from glit.recipes.resources import mini_model
+from glit.sample import HERE
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,14 @@ def test_another_model_is_refused_by_its_role_before_the_first_image(
     assert "mini.lock.json: proposer: found 'other' at local with sha256" in done.errors
     assert "locked is 'mini-proposer' at 1 with sha256" in done.errors
     assert not [*(tmp_path / "out").rglob("*.parquet")]
+
+
+def test_photographs_want_a_recipe_by_name(tmp_path, run_glit):
+    shutil.copytree(HERE / "photographs", tmp_path / "in")
+    done = run_glit("build", tmp_path / "in", "-o", tmp_path / "out")
+    assert done.code == 2 and len(done.errors.splitlines()) == 1
+    assert "these are photographs" in done.errors and "-r laptop" in done.errors
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_first_build_that_is_refused_leaves_no_folder(tmp_path, run_glit):
@@ -170,7 +179,9 @@ def test_what_is_printed(scenes, tmp_path, run_glit):
     ]  # fmt: skip
     done = run_glit(*words)
     line = f"{tmp_path}/out: 3 images = 3 shipped + 0 dropped + 0 duplicates"
-    assert (done.code, done.output.splitlines()[-1]) == (0, line)
+    assert (done.code, done.output.splitlines()[-2:]) == (
+        0, [line, f"next: glit view {tmp_path}/out -o {tmp_path}/out.html"],
+    )  # fmt: skip
     again = run_glit(*words, "--json")
     assert json.loads(again.output) == {
         "dataset": f"{tmp_path}/out",

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from glit.exporters import EXPORTERS
+from glit.exporters import EXPORTERS, READ_BY
 
 
 def test_every_exporter_is_named_in_the_help(run_glit):
     assert EXPORTERS.keys() <= {*re.findall(r"[a-z]+", run_glit("export", "--help").output)}
 
 
+def test_what_reads_an_export_is_what_the_page_says():
+    page = (Path(__file__).parents[2] / "docs/how-to.md").read_text()
+    table = page.partition("| contents | read by |")[2].partition("\n\n")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", table, re.MULTILINE))
+    assert {name: rows[name].replace("`", "") for name in EXPORTERS} == READ_BY
+
+
 def test_what_was_written_and_a_folder_that_exists(built, tmp_path, run_glit):
     out = tmp_path / "coco"
     done = run_glit("export", built, "--to", "coco", "-o", out)
-    assert (done.code, done.output) == (0, f"24 images: {out}\n")
+    assert (done.code, done.output) == (0, f"24 images: {out}\nread by: pycocotools\n")
     assert sorted(path.name for path in out.iterdir()) == [
         "captions.json",
         "images",
@@ -35,4 +43,6 @@ def test_only_what_a_condition_selects_is_written(built, tmp_path, run_glit):
     assert wrong.code == 2 and "no column 'widht', did you mean 'width'? columns: " in wrong.errors
     assert wrong.errors.count("\n") == 1 and [*tmp_path.iterdir()] == []
     done = run_glit(*words, "source_path IN ('000003.png', '000007.png')")
-    assert (done.code, done.output) == (0, f"2 images: {tmp_path / 'out'}\n")
+    assert (done.code, done.output) == (
+        0, f"2 images: {tmp_path / 'out'}\nread by: webdataset\n",
+    )  # fmt: skip

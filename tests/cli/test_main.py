@@ -12,6 +12,7 @@ import typer
 
 import glit
 from glit.cli.main import app
+from glit.installation import install_command
 
 ADDRESS = "s3://bucket/x"
 WRITING = {
@@ -76,7 +77,9 @@ def test_an_address_whose_package_is_missing_is_one_line(
     done = run_glit(*filled(words, built, scenes))
     assert done.code == 2
     assert done.errors.startswith("glit: s3://bucket/x")
-    assert done.errors.endswith("needs the package s3fs; install it with: pip install 'glit[s3]'\n")
+    assert done.errors.endswith(
+        f"needs the package s3fs; install it with: {install_command('s3')}\n"
+    )
     assert [*empty.iterdir()] == []
 
 

@@ -11,6 +11,7 @@ def test_what_was_asked_for_is_written(tmp_path, run_glit):
     assert done.code == 0
     assert done.output == (
         f"3 scenes: {out}/images, {out}/captions.jsonl, {out}/ground_truth.parquet\n"
+        f"next: glit build {out}/images -o {out}/dataset -r mini\n"
     )
     names = [f"{number:06d}" for number in range(3)]
     assert sorted(path.name for path in (out / "images").iterdir()) == [

@@ -16,6 +16,7 @@ from glit.dataset import push as module
 from glit.dataset.card import LICENCE_WARNING
 from glit.dataset.query import query
 from glit.errors import InputError, StorageError, UserError
+from glit.installation import install_command
 from glit.storage.store import Store
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of its client
@@ -250,7 +251,7 @@ def test_who_may_not_upload_is_told_in_one_line(
 def test_the_extra_is_named(licensed, run_glit, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     done = run_glit("push", licensed, NAME)
-    assert done.code == 2 and done.errors.endswith("pip install 'glit[models]'\n")
+    assert done.code == 2 and done.errors.endswith(f"{install_command('models')}\n")
 
 
 def test_offline_or_without_a_hub(hub, licensed, run_glit, monkeypatch):

@@ -194,7 +194,8 @@ def test_another_version_is_noted_and_a_missing_extra_fails(monkeypatch, hidden)
     assert said[0].state == "note" and "duckdb 0.1 (2.0.0 is tested)" in said[0].found
     assert re.search("not installed: models, .*train", said[1].found)
     fails = [each for each in said if each.state == "fails"]
-    assert fails and fails[0].todo == "install it with: pip install 'glit[models]'"
+    assert fails and fails[0].todo.startswith("install it with: ")
+    assert "[models]'" in fails[0].todo
 
 
 def test_without_torch_the_driver_is_asked(monkeypatch, hidden):

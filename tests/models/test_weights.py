@@ -2,6 +2,7 @@ import hashlib
 import os
 import re
 import shutil
+from types import SimpleNamespace
 
 import httpx
 import huggingface_hub
@@ -9,6 +10,7 @@ import pytest
 import torch
 from huggingface_hub import constants
 
+from glit.cli.options import go_offline
 from glit.errors import MissingModelError, WeightsError
 from glit.models import weights
 from glit.models.files import weight_files, weights_hash
@@ -313,13 +315,52 @@ def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch, tmp_path):
 
     weights._answers.cache_clear()
     monkeypatch.setattr(httpx, "head", nobody)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    _go_online(monkeypatch)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", _not_in_the_cache)
     for name in ("org/one", "org/two"):
         with pytest.raises(MissingModelError, match="hub did not answer.*hf download org/"):
             resolve(name)
     weights._answers.cache_clear()
     assert asked == [(huggingface_hub.constants.ENDPOINT, 2.0)]
+
+
+def _go_online(monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+
+
+def test_offline_the_error_names_the_command_and_nobody_is_asked(monkeypatch):
+    _go_online(monkeypatch)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    go_offline(True)
+    monkeypatch.setattr(weights, "_answers", lambda address: pytest.fail("asked the hub"))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", _not_in_the_cache)
+    with pytest.raises(MissingModelError) as caught:
+        resolve("yolos-tiny")
+    said = str(caught.value)
+    assert "HF_HUB_OFFLINE forbids a download; get it on a connected machine with: hf d" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("yolos-tiny", "about 26 MB"), ("org/other", "about 3 MB")]
+)
+def test_before_a_download_its_name_and_size_are_said(monkeypatch, capfd, tmp_path, name, size):
+    _go_online(monkeypatch)
+    files = {"model.safetensors": 2_900_000, "config.json": 100_000, "pytorch_model.bin": 9**9}
+    siblings = [SimpleNamespace(rfilename=each, size=files[each]) for each in files]
+    info = SimpleNamespace(model_info=lambda *words, **how: SimpleNamespace(siblings=siblings))
+
+    def download(hub_id, **how):
+        if how.get("local_files_only"):
+            raise huggingface_hub.errors.LocalEntryNotFoundError("not here")
+        said = capfd.readouterr().err
+        assert said.startswith(f"glit: downloading {hub_id} ({size}) from the Hugging Face Hub;")
+        return str(shutil.copytree(mini_model("proposer"), tmp_path / "got"))
+
+    monkeypatch.setattr(weights, "_answers", lambda address: True)
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: info)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert resolve(name).path == tmp_path / "got"
 
 
 def _not_in_the_cache(*words, local_files_only=False, **options):
@@ -333,7 +374,7 @@ def test_a_mistyped_model_is_not_to_be_fetched(monkeypatch, tmp_path, name):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", _not_in_the_cache)
     monkeypatch.setattr(weights, "_answers", lambda address: False)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    _go_online(monkeypatch)
     with pytest.raises(MissingModelError, match="no such folder, and no model") as said:
         resolve(name)
     assert "hf download" not in str(said.value)

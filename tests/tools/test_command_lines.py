@@ -57,10 +57,10 @@ def test_an_option_that_nobody_gave_a_value_is_an_error(monkeypatch):
 @pytest.mark.parametrize(
     ("code", "errors", "well"),
     [
-        (2, "glit: x needs ray; install it with: pip install 'glit[ray]'\n", True),
+        (2, "glit: x needs ray; install it with: pip install 'glit-datasets[ray]'\n", True),
         (2, "glit: no such folder\n", False),
         (-1, "Traceback\nModuleNotFoundError: No module named 'torch'\n", False),
-        (1, "glit: x needs ray; install it with: pip install 'glit[ray]'\n", False),
+        (1, "glit: x needs ray; install it with: pip install 'glit-datasets[ray]'\n", False),
     ],
 )
 def test_what_counts_as_naming_an_extra(code, errors, well):

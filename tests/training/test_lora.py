@@ -180,7 +180,7 @@ def test_without_peft_the_extra_is_named(tiny_clip, monkeypatch) -> None:
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "peft" else find(name)
     )
-    with pytest.raises(MissingExtraError, match=r"lora_rank = 2 needs .*'glit\[lora\]'"):
+    with pytest.raises(MissingExtraError, match=r"lora_rank = 2 needs .*\[lora\]'"):
         add_adapters(open_model(tiny_clip), config(tiny_clip))
 
 

@@ -152,10 +152,10 @@ def own_scale(model: Resolved | None) -> float | None:
 
     SigLIP's bias is not asked for: every rule compares logits of one model, where it cancels.
     """
-    from safetensors import safe_open
-
     if model is None:
         return None
+    from safetensors import safe_open
+
     for file in weight_files(model.path):
         if file.suffix == ".safetensors":
             with safe_open(file, framework="pt") as stored:
@@ -172,10 +172,12 @@ def own_scale(model: Resolved | None) -> float | None:
 def reading(model: Resolved | None) -> dict[str, Any]:
     """How a checkpoint's images and texts are read, if otherwise than earlier versions did: part of
     fingerprints. ``squeezed`` is said of SigLIP's and of most runs of glit train."""
+    if model is None:
+        return {}
     from glit.clip.image_processor import newly_followed, read_preprocessing, says_preprocessing
     from glit.clip.siglip import wants_lower_case
 
-    if model is None or not says_preprocessing(model.path):
+    if not says_preprocessing(model.path):
         return {}
     found: dict[str, Any] = {}
     if read_preprocessing(model.path).fit == "resize":

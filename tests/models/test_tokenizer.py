@@ -1,0 +1,30 @@
+"""The tokenizers of the mini models, which are read without transformers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glit.models.tokenizer import MiniTokenizer, TextTokenizer, load_tokenizer, open_span_tokenizer
+from glit.recipes.resources import mini_model
+
+NAMES = ("clip", "grounder", "matcher")
+TOKENIZERS = {name: (mini_model(name), TextTokenizer(mini_model(name))) for name in NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(
+    text=st.text() | st.lists(st.sampled_from(["a red circle", "<|endoftext|>", " "])).map("".join)
+)
+def test_they_encode_as_transformers_does(name, text):
+    path, full = TOKENIZERS[name]
+    assert isinstance(open_span_tokenizer(path), MiniTokenizer)
+    assert open_span_tokenizer(path).encode([text]) == full.encode([text])
+
+
+def test_the_definition_is_the_same_to_the_byte():
+    for path, full in TOKENIZERS.values():
+        assert MiniTokenizer(path).definition() == full.definition()
+        backend = load_tokenizer(path).backend_tokenizer
+        assert full.definition() == backend.to_str()
