@@ -72,9 +72,9 @@ def build(
         GlitError: with a one-line reason. Finished work is kept.
     """
     from glit.errors import StoppedError, UserError
+    from glit.pipeline.build import BuildRequest
+    from glit.pipeline.build import build as run
     from glit.pipeline.lock import lock_path, read_lock
-    from glit.pipeline.run import BuildRequest
-    from glit.pipeline.run import build as run
     from glit.pipeline.status import build_words, shell_line
     from glit.stages.recipe import load_recipe
 

@@ -96,7 +96,9 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     """Of every stage, by recipe and device; models are taken to be here under a fixed hash."""
     from glit.backends.captioners.user_captions import BroughtCaptions
     from glit.backends.user_tables import UserTable
+    from glit.inputs.source import Source
     from glit.models.weights import Resolved
+    from glit.pipeline.inputs import Inputs
     from glit.pipeline.plan import make_plan
     from glit.recipes.resources import builtin_recipes
     from glit.stages.pair import PairConfig
@@ -107,15 +109,19 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
         return Resolved(name=name, path=FOLDER, revision=revision, sha256=digest)
 
     found: dict[str, dict[str, dict[str, str]]] = {}
-    brought = BroughtCaptions(name="captions.jsonl", table="captions.parquet")
-    regions = UserTable(name="regions.jsonl", table="regions.parquet")
+    inputs = Inputs(
+        source=Source(root="images"),
+        images="images",
+        captions=BroughtCaptions(name="captions.jsonl", table="captions.parquet"),
+        regions=UserTable(name="regions.jsonl", table="regions.parquet"),
+    )
     for name in builtin_recipes():
         for device in ("cpu", "cuda"):
             with (
                 mock.patch("glit.pipeline.plan.resolve", at_hand),
                 mock.patch.object(PairConfig, "check_calibration"),  # of the true mini matcher
             ):
-                plan = make_plan(load_recipe(name), device=device, brought=brought, regions=regions)
+                plan = make_plan(load_recipe(name), inputs, device=device)
             found.setdefault(name, {})[device] = dict(plan.fingerprints)
     return found
 

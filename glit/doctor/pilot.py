@@ -17,7 +17,7 @@ from rich.console import Console
 
 from glit.errors import GlitError
 from glit.executors.local import LocalExecutor
-from glit.pipeline.run import BuildRequest, build
+from glit.pipeline.build import BuildRequest, build
 from glit.runtime.progress import StageProgress
 from glit.stages.recipe import load_recipe
 

@@ -73,7 +73,8 @@ def add(
                 f"{dataset.root}: a retry was stopped here; run glit retry, which goes on where it "
                 "stopped, then glit add again"
             )
-        source = _source(store)
+        source = opened.inputs.source
+        _check_there(source)
         listed = read_listing(store, wanted_by="add")
         before = in_dataset(dataset, store, listed)
         _check_finished(dataset, work, before)
@@ -89,21 +90,18 @@ def add(
         return Added(manifest=manifest, images=source.root, balance=balance)
 
 
-def _source(store: Store) -> Source:
-    """Where the build found its images.
+def _check_there(source: Source) -> None:
+    """Refuse to go on without the folder that the dataset was built from.
 
     Raises:
-        InputError: the folder is gone.
+        InputError: it is gone.
     """
-    state = read_state(store)
-    source = Source(root=state.images, **state.source)
     if "://" not in source.root and not os.path.isdir(source.root):
         raise InputError(
             f"{source.root}: no such folder; the dataset was built from it, so put it there again, "
             "or run glit build --replace with the folder where the images are now, which reuses "
             "what has not changed"
         )
-    return source
 
 
 def _check_finished(dataset: Store, work: Work, before: list[Chunk]) -> None:

@@ -14,12 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.backends.matchers.clip import own_scale
-from glit.backends.user_tables import UserTable
 from glit.errors import MissingModelError, RecipeError, UserError, WeightsError, closest
 from glit.models.files import has_tokenizer, model_type
 from glit.models.weights import Resolved, resolve
+from glit.pipeline.inputs import Inputs
 from glit.pipeline.lock import Lock
 from glit.pipeline.prompts import further_prompts, read_prompt
 from glit.recipes.config import identity
@@ -33,22 +32,13 @@ from glit.stages.plan import Plan, Recipe
 from glit.stages.recipe import overridden_tables, recipe_from_dict
 
 
-def make_plan(
-    recipe: Recipe,
-    *,
-    device: str,
-    brought: BroughtCaptions | None = None,
-    regions: UserTable | None = None,
-    lock: Lock | None = None,
-) -> Plan:
+def make_plan(recipe: Recipe, inputs: Inputs, *, device: str) -> Plan:
     """Decide everything that a build needs to have decided before its first image is read.
 
     Args:
         recipe: as the user wrote it.
+        inputs: the user's tables, and the lock whose commits of models are taken.
         device: the best one that the executor's workers have: ``cuda``, ``mps`` or ``cpu``.
-        brought: the user's captions.
-        regions: the user's regions.
-        lock: the models to build with; their commits are taken from it.
 
     Raises:
         RecipeError: captions or regions are wanted but none were given, or the prompt file is
@@ -58,13 +48,13 @@ def make_plan(
             locked one.
         UserError: a step wants a device that no worker has.
     """
-    if recipe.caption.backend == "provided" and brought is None:
+    if recipe.caption.backend == "provided" and inputs.captions is None:
         raise RecipeError(
             "caption.backend = 'provided' wants the captions: add --captions FILE "
             "(.jsonl, .csv or .parquet keyed by path), or use caption.backend = 'sidecar'"
         )
     enabled = flow(recipe.tables)
-    if (step := brings_regions(recipe)) and regions is None:
+    if (step := brings_regions(recipe)) and inputs.regions is None:
         raise RecipeError(
             f"{step}.backend = 'provided' wants the regions: add --regions FILE (.jsonl, .csv, "
             ".parquet or COCO's .json), or use propose.backend = 'file' for NAME.json beside images"
@@ -72,7 +62,7 @@ def make_plan(
     for step in enabled.steps:
         for extra, purpose in step.extras(recipe).items():
             require(extra, needed_for=purpose)
-    models = find_models(recipe, lock=lock)
+    models = find_models(recipe, lock=inputs.lock)
     if PairStage.name in enabled.stages:
         pair = recipe.pair.with_scale(own_scale(models.get("matcher")))
         recipe = dataclasses.replace(recipe, tables={**recipe.tables, "pair": pair})
@@ -88,8 +78,10 @@ def make_plan(
         calibration=(
             find_calibration(recipe.pair.calibration) if PairStage.name in enabled.stages else None
         ),
-        brought=brought and dataclasses.replace(brought, kinds=recipe.caption.kinds),
-        regions=regions,
+        brought=(
+            inputs.captions and dataclasses.replace(inputs.captions, kinds=recipe.caption.kinds)
+        ),
+        regions=inputs.regions,
         beside=_read_beside(recipe),
     )
     for step in enabled.steps:
@@ -97,14 +89,14 @@ def make_plan(
     return dataclasses.replace(plan, fingerprints=_fingerprints(plan))
 
 
-def plan_retry(plan: Plan, settings: Sequence[str], *, device: str, lock: Lock | None) -> Plan:
+def plan_retry(plan: Plan, inputs: Inputs, settings: Sequence[str], *, device: str) -> Plan:
     """The plan of a build with the settings of a retry. Its tables stay where they are.
 
     Args:
         plan: of the build.
+        inputs: of the build.
         settings: ``table.key=value``, for the samples that are tried again.
         device: as in :func:`make_plan`.
-        lock: of the build.
 
     Raises:
         UserError: they change more than how a dropped sample is tried.
@@ -135,13 +127,7 @@ def plan_retry(plan: Plan, settings: Sequence[str], *, device: str, lock: Lock |
         )
     values = plan.recipe.as_dict()
     values = {**values, **{name: {**values[name], **table} for name, table in tables.items()}}
-    retried = make_plan(
-        recipe_from_dict(values),
-        device=device,
-        brought=plan.brought,
-        regions=plan.regions,
-        lock=lock,
-    )
+    retried = make_plan(recipe_from_dict(values), inputs, device=device)
     if retried.beside != plan.beside:
         raise UserError(
             f"--set {' '.join(settings)}: reads other files beside the images, which the whole "

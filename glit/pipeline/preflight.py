@@ -13,15 +13,32 @@ from glit.images import ImageError, Pixels, decode
 from glit.inputs.files import MOST_BYTES
 from glit.pipeline.listing import Chunk, open_listing, read_chunk
 from glit.pipeline.plan import sidecars
-from glit.pipeline.scan import NOT_THERE
+from glit.pipeline.scan import NOT_THERE, Found
 from glit.pipeline.work import Work
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import StageProgress, duration, size
 from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
+from glit.stages.plan import Plan
 from glit.storage.store import Entry
 
 _ROWS = 65_536
+_MOST_NAMED = 3
+"""How many captions without an image a message names."""
+
+
+def note_user_files(plan: Plan, now: Found, progress: StageProgress) -> None:
+    """Say what kinds of captions the user's file has, and which of its paths no image has."""
+    if plan.brought is not None and plan.brought.kinds:
+        kinds = ", ".join(plan.brought.kinds)
+        progress.note(f"{plan.brought.name}: captions of the kinds {kinds}")
+    for file, table in ((plan.brought, now.captions), (plan.regions, now.regions)):
+        if file is None or table is None:
+            continue
+        stray, first = now.paths_without_image(table, _MOST_NAMED)
+        if stray:
+            named = ", ".join(first) + (", …" if stray > len(first) else "")
+            progress.note(f"{file.name}: no image here for {stray} of its paths: {named}")
 
 
 def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) -> None:

@@ -16,7 +16,6 @@ from glit.errors import DamagedTableError, UserError
 from glit.executors.protocols import Executor
 from glit.pipeline.finished import in_dataset, is_made_of, not_finished, read_listing
 from glit.pipeline.listing import Chunk
-from glit.pipeline.lock import lock_of
 from glit.pipeline.open_work import OpenWork, open_finished
 from glit.pipeline.plan import plan_retry
 from glit.pipeline.run import complete, keep_duplicates_before, run_and_publish, run_stages
@@ -62,8 +61,7 @@ def retry(
     with open_finished(output, executor, progress) as opened:
         dataset, finished, store = opened.dataset, opened.work, opened.work.store
         state = read_state(store)
-        lock = lock_of(state, store)
-        plan = plan_retry(finished.plan, asked.settings, device=executor.device, lock=lock)
+        plan = plan_retry(finished.plan, opened.inputs, asked.settings, device=executor.device)
         work = dataclasses.replace(finished, plan=plan, retry=asked)
         listed = in_dataset(dataset, store, read_listing(store, wanted_by="retry"))
         manifest = manifest_before(dataset)

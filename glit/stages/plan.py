@@ -92,6 +92,11 @@ class Plan:
         """The settled table of this class."""
         return next(table for table in self.configs.values() if type(table) is kind)
 
+    @property
+    def folders(self) -> dict[str, str]:
+        """By stage: the folder of its tables."""
+        return {name: self.folder(name) for name in self.flow.stages}
+
     def folder(self, step: str) -> str:
         """Name of a step's folder of tables."""
         return f"{step}-{self.fingerprints[step]}"

@@ -9,10 +9,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from building import plan_of
 
 from glit.cli import main as command_line
 from glit.errors import MissingExtraError
-from glit.pipeline.plan import make_plan
 from glit.recipes.extras import MODULES, extra_with, require
 from glit.stages.recipe import load_recipe
 
@@ -80,7 +80,7 @@ def test_the_extra_of_a_module():
 def test_a_build_is_refused_in_its_plan(hide, hidden, overrides, message):
     hide(hidden)
     with pytest.raises(MissingExtraError, match=message):
-        make_plan(load_recipe("mini", overrides=overrides), device="cpu")
+        plan_of(load_recipe("mini", overrides=overrides))
 
 
 def test_a_module_missing_after_all_is_one_line(monkeypatch, capsys):
