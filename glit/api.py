@@ -74,8 +74,8 @@ def build(
     from glit.errors import StoppedError, UserError
     from glit.pipeline.build import BuildRequest
     from glit.pipeline.build import build as run
-    from glit.pipeline.lock import lock_path, read_lock
     from glit.pipeline.status import build_words, shell_line
+    from glit.planning.lock import lock_path, read_lock
     from glit.stages.recipe import load_recipe
 
     name, command = recipe if isinstance(recipe, str) else recipe.name, ()
@@ -244,8 +244,8 @@ def lock(recipe: str, *, settings: Sequence[str] = ()) -> tuple[Path, Mapping[st
         GlitError: no such recipe, or a model is missing.
     """
     from glit.errors import UserError
-    from glit.pipeline.lock import lock_path, lock_text
-    from glit.pipeline.plan import find_models
+    from glit.planning.lock import lock_path, lock_text
+    from glit.planning.plan import find_models
     from glit.stages.recipe import load_recipe
 
     loaded = load_recipe(recipe, overrides=settings)

@@ -98,8 +98,8 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     from glit.backends.user_tables import UserTable
     from glit.inputs.source import Source
     from glit.models.weights import Resolved
-    from glit.pipeline.inputs import Inputs
-    from glit.pipeline.plan import make_plan
+    from glit.planning.inputs import Inputs
+    from glit.planning.plan import make_plan
     from glit.recipes.resources import builtin_recipes
     from glit.stages.pair import PairConfig
     from glit.stages.recipe import load_recipe
@@ -118,7 +118,7 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     for name in builtin_recipes():
         for device in ("cpu", "cuda"):
             with (
-                mock.patch("glit.pipeline.plan.resolve", at_hand),
+                mock.patch("glit.planning.plan.resolve", at_hand),
                 mock.patch.object(PairConfig, "check_calibration"),  # of the true mini matcher
             ):
                 plan = make_plan(load_recipe(name), inputs, device=device)

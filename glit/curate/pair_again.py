@@ -29,7 +29,7 @@ from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError, RecipeError
-from glit.pipeline.plan import find_calibration, fingerprint
+from glit.planning.plan import find_calibration, fingerprint
 from glit.recipes.config import as_table, build_dataclass
 from glit.recipes.toml_tables import naming_file
 from glit.rules.pairing import Pairing

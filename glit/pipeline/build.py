@@ -16,16 +16,16 @@ from glit.inputs.files import ImageFiles
 from glit.inputs.source import Source, find_source, refuse_images_folder
 from glit.inputs.user_captions import kinds_of
 from glit.pipeline.finished import captions_anew, finished_already, refuse_others_files
-from glit.pipeline.inputs import Inputs, read_inputs
 from glit.pipeline.listing import Chunk, new_listing
-from glit.pipeline.lock import Lock
 from glit.pipeline.open_work import OpenWork, hold_for_build
-from glit.pipeline.plan import brings_regions, make_plan, plan_retry
 from glit.pipeline.preflight import check_early, check_scenes, note_user_files
 from glit.pipeline.run import run_and_publish
 from glit.pipeline.state import BuildState, Retry, known_state, write_state
 from glit.pipeline.timeline import TimelineWriter
 from glit.pipeline.work import Work
+from glit.planning.inputs import Inputs, read_inputs
+from glit.planning.lock import Lock
+from glit.planning.plan import brings_regions, make_plan, plan_retry
 from glit.recipes.config import is_enabled
 from glit.runtime.progress import StageProgress
 from glit.stages.ingest import Ingest

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from glit.data.schema import LISTING_SCHEMA
 from glit.errors import InputError, RunError, first_line
-from glit.pipeline.inputs import Inputs
 from glit.pipeline.scan import BATCH, Found, images_now
+from glit.planning.inputs import Inputs
 from glit.stages.ingest import IngestConfig
 from glit.stages.plan import Plan
 from glit.storage.duckdb_temp import quoted, spilling

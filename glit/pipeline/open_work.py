@@ -13,12 +13,12 @@ from glit.executors.protocols import Executor
 from glit.inputs.files import ImageFiles
 from glit.inputs.source import Source
 from glit.pipeline.build_lock import LockCheck, only_one_build, remove_held
-from glit.pipeline.inputs import Inputs, read_inputs
-from glit.pipeline.lock import Lock
-from glit.pipeline.plan import make_plan
 from glit.pipeline.state import STATE, other_version, read_state
 from glit.pipeline.timeline import TimelineWriter
 from glit.pipeline.work import Work
+from glit.planning.inputs import Inputs, read_inputs
+from glit.planning.lock import Lock
+from glit.planning.plan import make_plan
 from glit.runtime.progress import StageProgress
 from glit.stages import flow
 from glit.stages.ingest import Ingest

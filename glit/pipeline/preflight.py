@@ -12,9 +12,9 @@ from glit.errors import InputError, UserError
 from glit.images import ImageError, Pixels, decode
 from glit.inputs.files import MOST_BYTES
 from glit.pipeline.listing import Chunk, open_listing, read_chunk
-from glit.pipeline.plan import sidecars
 from glit.pipeline.scan import NOT_THERE, Found
 from glit.pipeline.work import Work
+from glit.planning.plan import sidecars
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import StageProgress, duration, size
 from glit.stages.ingest import IngestConfig

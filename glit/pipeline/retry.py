@@ -17,11 +17,11 @@ from glit.executors.protocols import Executor
 from glit.pipeline.finished import in_dataset, is_made_of, not_finished, read_listing
 from glit.pipeline.listing import Chunk
 from glit.pipeline.open_work import OpenWork, open_finished
-from glit.pipeline.plan import plan_retry
 from glit.pipeline.run import complete, keep_duplicates_before, run_and_publish, run_stages
 from glit.pipeline.state import KEEP_ALL, Retry, read_state, update_state
 from glit.pipeline.tables import sum_counts
 from glit.pipeline.work import BEFORE, Work
+from glit.planning.plan import plan_retry
 from glit.runtime.progress import StageProgress
 from glit.stages import all_reasons, all_steps
 from glit.stages.pack import Pack

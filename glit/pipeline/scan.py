@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from glit.inputs.source import Source, entries
 from glit.inputs.user_tables import brought_table
-from glit.pipeline.plan import sidecars
 from glit.pipeline.tables import disk_errors
+from glit.planning.plan import sidecars
 from glit.runtime.prefetch import batched
 from glit.stages.plan import Plan
 from glit.storage.duckdb_temp import quoted, spilling

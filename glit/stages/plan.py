@@ -61,7 +61,7 @@ def _written(value: Any) -> Any:
 class Plan:
     """A recipe with its models found, its device and precisions decided, its prompt read.
 
-    Made once, by :func:`glit.pipeline.plan.make_plan`, and carried to every worker. Picklable.
+    Made once, by :func:`glit.planning.plan.make_plan`, and carried to every worker. Picklable.
     """
 
     recipe: Recipe

@@ -21,9 +21,9 @@ from glit.errors import InputError, RecipeError, RunError, UserError
 from glit.executors.local import LocalExecutor
 from glit.exporters import EXPORTERS, OF_REGIONS, export
 from glit.pipeline.add import add
-from glit.pipeline.plan import find_models
 from glit.pipeline.retry import retry
 from glit.pipeline.stage_task import StageWorker
+from glit.planning.plan import find_models
 from glit.stages.recipe import load_recipe, recipe_from_dict
 from glit.storage.store import Store
 from glit.training import setup

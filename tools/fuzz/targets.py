@@ -34,8 +34,8 @@ from glit.inputs.user_regions import read_regions
 from glit.label.verdicts import read_verdicts
 from glit.models.tokenizer import TextTokenizer
 from glit.models.weights import resolve
-from glit.pipeline.lock import read_lock
 from glit.pipeline.tables import read_table
+from glit.planning.lock import read_lock
 from glit.recipes.resources import builtin_calibrations, builtin_recipes
 from glit.rules.calibration import read_calibration
 from glit.stages.ingest import IngestConfig, ingest

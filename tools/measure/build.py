@@ -29,8 +29,8 @@ from glit.executors.protocols import Job
 from glit.images import decode
 from glit.inputs.source import Source
 from glit.pipeline.build import BuildRequest, build
-from glit.pipeline.inputs import Inputs
-from glit.pipeline.plan import make_plan
+from glit.planning.inputs import Inputs
+from glit.planning.plan import make_plan
 from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
 from glit.stages.plan import Recipe

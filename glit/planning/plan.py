@@ -18,9 +18,9 @@ from glit.backends.matchers.clip import own_scale
 from glit.errors import MissingModelError, RecipeError, UserError, WeightsError, closest
 from glit.models.files import has_tokenizer, model_type
 from glit.models.weights import Resolved, resolve
-from glit.pipeline.inputs import Inputs
-from glit.pipeline.lock import Lock
-from glit.pipeline.prompts import further_prompts, read_prompt
+from glit.planning.inputs import Inputs
+from glit.planning.lock import Lock
+from glit.planning.prompts import further_prompts, read_prompt
 from glit.recipes.config import identity
 from glit.recipes.extras import require
 from glit.recipes.resources import builtin_calibrations

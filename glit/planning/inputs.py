@@ -9,7 +9,7 @@ from glit.backends.user_tables import UserTable
 from glit.inputs.source import Source
 from glit.inputs.user_captions import prepare
 from glit.inputs.user_regions import prepare_regions
-from glit.pipeline.lock import Lock
+from glit.planning.lock import Lock
 from glit.storage.store import Store
 
 

@@ -11,9 +11,9 @@ from huggingface_hub import constants
 
 from glit.errors import UserError, WeightsError
 from glit.executors.local import LocalExecutor
-from glit.pipeline.lock import Lock, lock_text, read_lock
-from glit.pipeline.plan import find_models
 from glit.pipeline.retry import retry
+from glit.planning.lock import Lock, lock_text, read_lock
+from glit.planning.plan import find_models
 from glit.recipes.resources import mini_model
 from glit.stages.recipe import load_recipe
 

@@ -40,7 +40,7 @@ def fingerprints(name: str, *settings: str) -> dict[str, str]:
         return Resolved(name=model, path=golden.FOLDER, revision=revision, sha256=digest)
 
     with (
-        mock.patch("glit.pipeline.plan.resolve", at_hand),
+        mock.patch("glit.planning.plan.resolve", at_hand),
         mock.patch.object(PairConfig, "check_calibration"),
     ):
         return dict(
