@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from glit.models.weights import Resolved
     from glit.pipeline.add import Added
     from glit.pipeline.status import UnfinishedBuild
-    from glit.pipeline.timeline import Timeline
     from glit.runtime.progress import StageProgress
     from glit.stages.plan import Recipe
     from glit.training.result import TrainResult
+    from glit.work.timeline import Timeline
 
 PathLike = str | os.PathLike[str]
 
@@ -216,8 +216,8 @@ def unfinished_build(dataset: PathLike) -> UnfinishedBuild | None:
 
 def timelines(dataset: PathLike) -> list[Timeline]:
     """When each stage was at work, by run; the last run last."""
-    from glit.pipeline.timeline import read_timelines
     from glit.storage.store import Store
+    from glit.work.timeline import read_timelines
 
     return read_timelines(Store(dataset).below("work"))
 
@@ -228,7 +228,7 @@ def clean(dataset: PathLike) -> int:
     Raises:
         UserError: the dataset is not finished, or something is at work in it.
     """
-    from glit.pipeline.build_lock import clean as remove
+    from glit.work.build_lock import clean as remove
 
     return remove(os.fspath(dataset))
 

@@ -21,12 +21,12 @@ from glit.clip.random_clip import TINY, write_random_clip
 from glit.executors.local import LocalExecutor
 from glit.inputs.source import Source
 from glit.pipeline.build import BuildRequest, build
-from glit.pipeline.state import sealed
 from glit.planning.inputs import Inputs
 from glit.planning.plan import make_plan
 from glit.runtime.progress import StageProgress
 from glit.stages.recipe import load_recipe
 from glit.storage.store import to_json
+from glit.work.state import sealed
 
 
 def with_captions_beside(scenes: Path, folder: Path, number: int) -> Path:

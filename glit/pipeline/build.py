@@ -15,14 +15,8 @@ from glit.executors.protocols import Executor
 from glit.inputs.files import ImageFiles
 from glit.inputs.source import Source, find_source, refuse_images_folder
 from glit.inputs.user_captions import kinds_of
-from glit.pipeline.finished import captions_anew, finished_already, refuse_others_files
-from glit.pipeline.listing import Chunk, new_listing
-from glit.pipeline.open_work import OpenWork, hold_for_build
 from glit.pipeline.preflight import check_early, check_scenes, note_user_files
 from glit.pipeline.run import run_and_publish
-from glit.pipeline.state import BuildState, Retry, known_state, write_state
-from glit.pipeline.timeline import TimelineWriter
-from glit.pipeline.work import Work
 from glit.planning.inputs import Inputs, read_inputs
 from glit.planning.lock import Lock
 from glit.planning.plan import brings_regions, make_plan, plan_retry
@@ -32,6 +26,12 @@ from glit.stages.ingest import Ingest
 from glit.stages.plan import Plan, Recipe
 from glit.storage.outputs import output_folder
 from glit.storage.store import Store, absolute
+from glit.work.finished import captions_anew, finished_already, refuse_others_files
+from glit.work.folder import Work
+from glit.work.listing import Chunk, new_listing
+from glit.work.open_work import OpenWork, hold_for_build
+from glit.work.state import BuildState, Retry, known_state, write_state
+from glit.work.timeline import TimelineWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

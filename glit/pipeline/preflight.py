@@ -11,9 +11,6 @@ from glit.dataset.mini_models import LOOKED_AT, meaningless
 from glit.errors import InputError, UserError
 from glit.images import ImageError, Pixels, decode
 from glit.inputs.files import MOST_BYTES
-from glit.pipeline.listing import Chunk, open_listing, read_chunk
-from glit.pipeline.scan import NOT_THERE, Found
-from glit.pipeline.work import Work
 from glit.planning.plan import sidecars
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import StageProgress, duration, size
@@ -21,6 +18,9 @@ from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
 from glit.stages.plan import Plan
 from glit.storage.store import Entry
+from glit.work.folder import Work
+from glit.work.listing import Chunk, open_listing, read_chunk
+from glit.work.scan import NOT_THERE, Found
 
 _ROWS = 65_536
 _MOST_NAMED = 3

@@ -14,18 +14,18 @@ from typing import Any
 from glit.dataset.manifest import MANIFEST, manifest_before
 from glit.errors import DamagedTableError, UserError
 from glit.executors.protocols import Executor
-from glit.pipeline.finished import in_dataset, is_made_of, not_finished, read_listing
-from glit.pipeline.listing import Chunk
-from glit.pipeline.open_work import OpenWork, open_finished
 from glit.pipeline.run import complete, keep_duplicates_before, run_and_publish, run_stages
-from glit.pipeline.state import KEEP_ALL, Retry, read_state, update_state
-from glit.pipeline.tables import sum_counts
-from glit.pipeline.work import BEFORE, Work
 from glit.planning.plan import plan_retry
 from glit.runtime.progress import StageProgress
 from glit.stages import all_reasons, all_steps
 from glit.stages.pack import Pack
 from glit.stages.recipe import overridden_tables
+from glit.work.finished import in_dataset, is_made_of, not_finished, read_listing
+from glit.work.folder import BEFORE, Work
+from glit.work.listing import Chunk
+from glit.work.open_work import OpenWork, open_finished
+from glit.work.state import KEEP_ALL, Retry, read_state, update_state
+from glit.work.tables import sum_counts
 
 
 def retry(

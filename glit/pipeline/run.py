@@ -17,16 +17,16 @@ import pyarrow.parquet as pq
 from glit.data.schema import DUPLICATES_SCHEMA
 from glit.errors import DamagedTableError
 from glit.executors.protocols import Job, Tally
-from glit.pipeline.finished import not_finished
-from glit.pipeline.listing import Chunk
-from glit.pipeline.open_work import OpenWork
 from glit.pipeline.publish import publish
 from glit.pipeline.stage_task import StageTask
-from glit.pipeline.state import note_versions
-from glit.pipeline.tables import read_table, tables_ahead, write_table
-from glit.pipeline.work import BEFORE, Work
 from glit.stages.dedup import Duplicate, find_duplicates
 from glit.stages.ingest import Ingest, IngestConfig
+from glit.work.finished import not_finished
+from glit.work.folder import BEFORE, Work
+from glit.work.listing import Chunk
+from glit.work.open_work import OpenWork
+from glit.work.state import note_versions
+from glit.work.tables import read_table, tables_ahead, write_table
 
 _DUPLICATES = "duplicates-"
 _DUPLICATES_BEFORE = f"duplicates{BEFORE}"

@@ -18,12 +18,12 @@ from glit.models.device import gpu_memory
 from glit.models.files import weight_files, weights_hash
 from glit.models.weights import Resolved
 from glit.pipeline.failures import FailuresAlike, refuse_total_failure
-from glit.pipeline.listing import Chunk
-from glit.pipeline.state import STATE
-from glit.pipeline.tables import drops_by_reason, read_table
-from glit.pipeline.work import Work
 from glit.stages.base import TableStep
 from glit.stages.image_source import ImageSource
+from glit.work.folder import Work
+from glit.work.listing import Chunk
+from glit.work.state import STATE
+from glit.work.tables import drops_by_reason, read_table
 
 _KEEP_EVERY_S = 20.0
 _BEAT_EVERY_S = 0.5

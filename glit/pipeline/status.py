@@ -16,12 +16,12 @@ from glit.data.schema import DROPS_SCHEMA
 from glit.dataset.manifest import MANIFEST, num_series, read_manifest
 from glit.dataset.query import check_select, lock_down, sql_fault
 from glit.errors import DamagedTableError, InputError, UserError
-from glit.pipeline.state import STATE, read_state
-from glit.pipeline.tables import read_table, sum_counts
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps
 from glit.stages.ingest import Ingest
 from glit.storage.store import Store, absolute
+from glit.work.state import STATE, read_state
+from glit.work.tables import read_table, sum_counts
 
 _TABLE = re.compile(r"\d{6}-\w+\.parquet")
 _SO_FAR = re.compile(r"\d{6}-\w+\.so-far\.parquet")

@@ -34,7 +34,6 @@ from glit.inputs.user_regions import read_regions
 from glit.label.verdicts import read_verdicts
 from glit.models.tokenizer import TextTokenizer
 from glit.models.weights import resolve
-from glit.pipeline.tables import read_table
 from glit.planning.lock import read_lock
 from glit.recipes.resources import builtin_calibrations, builtin_recipes
 from glit.rules.calibration import read_calibration
@@ -46,6 +45,7 @@ from glit.storage.members import stem
 from glit.storage.store import Entry, Store
 from glit.text.faults import caption_fault
 from glit.view.page_file import json_for_html
+from glit.work.tables import read_table
 from tools.fuzz import grammars
 from tools.fuzz.strangers import WHOLE, Strangers
 

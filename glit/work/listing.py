@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 
 from glit.data.schema import LISTING_SCHEMA
 from glit.errors import InputError, RunError, first_line
-from glit.pipeline.scan import BATCH, Found, images_now
 from glit.planning.inputs import Inputs
 from glit.stages.ingest import IngestConfig
 from glit.stages.plan import Plan
 from glit.storage.duckdb_temp import quoted, spilling
 from glit.storage.store import Entry, Store
+from glit.work.scan import BATCH, Found, images_now
 
 DAMAGED = (OSError, ValueError, pa.ArrowException)
 """What reading a damaged listing raises."""

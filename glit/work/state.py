@@ -64,7 +64,7 @@ class Published:
     images: str
     """Hash over what its images were."""
     content: str
-    """Hash over what was shipped of them; see :class:`glit.pipeline.ledger.Ledger`."""
+    """Hash over what was shipped of them; see :class:`glit.work.ledger.Ledger`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

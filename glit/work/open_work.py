@@ -12,10 +12,6 @@ from glit.errors import DamagedTableError, GlitError, RecipeError, UserError
 from glit.executors.protocols import Executor
 from glit.inputs.files import ImageFiles
 from glit.inputs.source import Source
-from glit.pipeline.build_lock import LockCheck, only_one_build, remove_held
-from glit.pipeline.state import STATE, other_version, read_state
-from glit.pipeline.timeline import TimelineWriter
-from glit.pipeline.work import Work
 from glit.planning.inputs import Inputs, read_inputs
 from glit.planning.lock import Lock
 from glit.planning.plan import make_plan
@@ -26,6 +22,10 @@ from glit.stages.plan import Plan
 from glit.stages.recipe import recipe_of_build
 from glit.storage.outputs import output_folder
 from glit.storage.store import Store
+from glit.work.build_lock import LockCheck, only_one_build, remove_held
+from glit.work.folder import Work
+from glit.work.state import STATE, other_version, read_state
+from glit.work.timeline import TimelineWriter
 
 _REPAIRS = 10
 """After so many damaged tables in one run, glit stops: the disk is not to be trusted."""
