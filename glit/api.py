@@ -76,7 +76,7 @@ def build(
     from glit.pipeline.build import build as run
     from glit.pipeline.status import build_words, shell_line
     from glit.planning.lock import lock_path, read_lock
-    from glit.stages.recipe import load_recipe
+    from glit.planning.recipe import load_recipe
 
     name, command = recipe if isinstance(recipe, str) else recipe.name, ()
     if isinstance(recipe, str):
@@ -246,7 +246,7 @@ def lock(recipe: str, *, settings: Sequence[str] = ()) -> tuple[Path, Mapping[st
     from glit.errors import UserError
     from glit.planning.lock import lock_path, lock_text
     from glit.planning.plan import find_models
-    from glit.stages.recipe import load_recipe
+    from glit.planning.recipe import load_recipe
 
     loaded = load_recipe(recipe, overrides=settings)
     models, path = find_models(loaded), lock_path(recipe)
@@ -788,7 +788,7 @@ def evaluate(
 
     require("models", needed_for="glit.evaluate")
     from glit.evaluation.run import evaluate as measure
-    from glit.stages.recipe import load_table
+    from glit.planning.recipe import load_table
 
     return measure(
         task,

@@ -23,8 +23,8 @@ from glit.inputs.source import Source
 from glit.pipeline.build import BuildRequest, build
 from glit.planning.inputs import Inputs
 from glit.planning.plan import make_plan
+from glit.planning.recipe import load_recipe
 from glit.runtime.progress import StageProgress
-from glit.stages.recipe import load_recipe
 from glit.storage.store import to_json
 from glit.work.state import sealed
 

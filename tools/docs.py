@@ -22,9 +22,9 @@ import glit
 from glit.cli.main import app
 from glit.data.records import REASONS
 from glit.data.schema import DATASET_SCHEMA, DROPS_SCHEMA, DUPLICATES_SCHEMA
+from glit.planning.recipe import LEARN_TABLES, load_recipe
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_steps
-from glit.stages.recipe import LEARN_TABLES, load_recipe
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Made by `make docs`; edit the code instead. -->\n\n"

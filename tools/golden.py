@@ -62,9 +62,9 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
     """SHA-256 of the data files that golden rows make: the writer's part, on any processor."""
     from glit.data.records import Sample
     from glit.data.schema import dataset_schema
+    from glit.planning.recipe import load_recipe
     from glit.stages import flow
     from glit.stages.pack import PackConfig, write_groups
-    from glit.stages.recipe import load_recipe
     from glit.storage.store import Store
 
     store = Store(scenes / "images")
@@ -100,9 +100,9 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     from glit.models.weights import Resolved
     from glit.planning.inputs import Inputs
     from glit.planning.plan import make_plan
+    from glit.planning.recipe import load_recipe
     from glit.recipes.resources import builtin_recipes
     from glit.stages.pair import PairConfig
-    from glit.stages.recipe import load_recipe
 
     def at_hand(name: str, revision: str = "main", **_: Any) -> Resolved:
         digest = hashlib.sha256(name.encode()).hexdigest()

@@ -16,10 +16,10 @@ from glit.errors import DamagedTableError, UserError
 from glit.executors.protocols import Executor
 from glit.pipeline.run import complete, keep_duplicates_before, run_and_publish, run_stages
 from glit.planning.plan import plan_retry
+from glit.planning.recipe import overridden_tables
 from glit.runtime.progress import StageProgress
 from glit.stages import all_reasons, all_steps
 from glit.stages.pack import Pack
-from glit.stages.recipe import overridden_tables
 from glit.work.finished import in_dataset, is_made_of, not_finished, read_listing
 from glit.work.folder import BEFORE, Work
 from glit.work.listing import Chunk

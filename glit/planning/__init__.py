@@ -1,1 +1,1 @@
-"""From a recipe to a plan: models found, prompts read, fingerprints made."""
+"""Recipes of builds, and the plan of one: models found, prompts read, fingerprints made."""

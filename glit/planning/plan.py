@@ -21,6 +21,7 @@ from glit.models.weights import Resolved, resolve
 from glit.planning.inputs import Inputs
 from glit.planning.lock import Lock
 from glit.planning.prompts import further_prompts, read_prompt
+from glit.planning.recipe import overridden_tables, recipe_from_dict
 from glit.recipes.config import identity
 from glit.recipes.extras import require
 from glit.recipes.resources import builtin_calibrations
@@ -29,7 +30,6 @@ from glit.stages import flow
 from glit.stages.base import Step
 from glit.stages.pair import PairStage
 from glit.stages.plan import Plan, Recipe
-from glit.stages.recipe import overridden_tables, recipe_from_dict
 
 
 def make_plan(recipe: Recipe, inputs: Inputs, *, device: str) -> Plan:

@@ -44,7 +44,7 @@ def write_sample(out: Path, progress: StageProgress) -> dict[str, Any]:
     """
     from glit.executors.local import LocalExecutor
     from glit.pipeline.build import BuildRequest, build
-    from glit.stages.recipe import load_recipe
+    from glit.planning.recipe import load_recipe
 
     images, captions, rows = out / "images", [], []
     try:

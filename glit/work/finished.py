@@ -7,9 +7,9 @@ from typing import Any
 from glit.dataset.croissant import CROISSANT
 from glit.dataset.manifest import MANIFEST, manifest_before, num_series, read_manifest
 from glit.errors import UserError, first_line
+from glit.planning.recipe import recipes_differ
 from glit.stages.caption import CaptionStage
 from glit.stages.plan import Plan
-from glit.stages.recipe import recipes_differ
 from glit.storage.store import Store
 from glit.work.build_lock import FOLDER as LOCK_FOLDER
 from glit.work.folder import Work

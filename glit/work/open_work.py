@@ -15,11 +15,11 @@ from glit.inputs.source import Source
 from glit.planning.inputs import Inputs, read_inputs
 from glit.planning.lock import Lock
 from glit.planning.plan import make_plan
+from glit.planning.recipe import recipe_of_build
 from glit.runtime.progress import StageProgress
 from glit.stages import flow
 from glit.stages.ingest import Ingest
 from glit.stages.plan import Plan
-from glit.stages.recipe import recipe_of_build
 from glit.storage.outputs import output_folder
 from glit.storage.store import Store
 from glit.work.build_lock import LockCheck, only_one_build, remove_held

@@ -24,7 +24,7 @@ from glit.pipeline.add import add
 from glit.pipeline.retry import retry
 from glit.pipeline.stage_task import StageWorker
 from glit.planning.plan import find_models
-from glit.stages.recipe import load_recipe, recipe_from_dict
+from glit.planning.recipe import load_recipe, recipe_from_dict
 from glit.storage.store import Store
 from glit.training import setup
 from glit.training.config import TrainConfig

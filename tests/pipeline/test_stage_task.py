@@ -8,7 +8,7 @@ from building import data_bytes, plan_of, run_build
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.errors import RunError
 from glit.pipeline import stage_task
-from glit.stages.recipe import load_recipe
+from glit.planning.recipe import load_recipe
 from glit.storage.store import Store
 from glit.work import tables
 from glit.work.folder import Work

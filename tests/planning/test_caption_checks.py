@@ -17,9 +17,9 @@ from glit.errors import UserError
 from glit.executors.local import LocalExecutor
 from glit.models.weights import Resolved
 from glit.pipeline.add import add
+from glit.planning.recipe import load_recipe, recipe_of_build, recipes_differ
 from glit.recipes.resources import builtin_recipes
 from glit.stages.pair import PairConfig
-from glit.stages.recipe import load_recipe, recipe_of_build, recipes_differ
 from tools import golden
 
 BEFORE = {  # of caption and pack on a CPU, as tests/golden had them before there was the setting

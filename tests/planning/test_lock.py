@@ -14,8 +14,8 @@ from glit.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.planning.lock import Lock, lock_text, read_lock
 from glit.planning.plan import find_models
+from glit.planning.recipe import load_recipe
 from glit.recipes.resources import mini_model
-from glit.stages.recipe import load_recipe
 
 OLD, NEW = "a" * 40, "b" * 40
 

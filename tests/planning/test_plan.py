@@ -19,8 +19,8 @@ from glit.errors import RecipeError, UserError, WeightsError
 from glit.executors.local import LocalExecutor
 from glit.models.device import torch_dtype
 from glit.models.weights import Resolved, manifest
+from glit.planning.recipe import load_recipe
 from glit.recipes.resources import mini_model
-from glit.stages.recipe import load_recipe
 from glit.training.accelerated import open_accelerator
 from glit.training.config import TrainConfig
 from tools import golden

@@ -13,8 +13,8 @@ from building import plan_of
 
 from glit.cli import main as command_line
 from glit.errors import MissingExtraError
+from glit.planning.recipe import load_recipe
 from glit.recipes.extras import MODULES, extra_with, require
-from glit.stages.recipe import load_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,7 +9,7 @@ from building import plan_of
 
 import glit
 from glit.errors import RecipeError
-from glit.stages.recipe import load_recipe
+from glit.planning.recipe import load_recipe
 
 
 @pytest.fixture(scope="module")

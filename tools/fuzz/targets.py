@@ -35,10 +35,10 @@ from glit.label.verdicts import read_verdicts
 from glit.models.tokenizer import TextTokenizer
 from glit.models.weights import resolve
 from glit.planning.lock import read_lock
+from glit.planning.recipe import load_recipe
 from glit.recipes.resources import builtin_calibrations, builtin_recipes
 from glit.rules.calibration import read_calibration
 from glit.stages.ingest import IngestConfig, ingest
-from glit.stages.recipe import load_recipe
 from glit.stages.split import SplitConfig, SplitStage
 from glit.storage.checksummed_parquet import write_sealed
 from glit.storage.members import stem

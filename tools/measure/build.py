@@ -31,10 +31,10 @@ from glit.inputs.source import Source
 from glit.pipeline.build import BuildRequest, build
 from glit.planning.inputs import Inputs
 from glit.planning.plan import make_plan
+from glit.planning.recipe import load_recipe
 from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
 from glit.stages.plan import Recipe
-from glit.stages.recipe import load_recipe
 from tools.measure.clock import printed, seconds
 
 _CORNERS = ("x0", "y0", "x1", "y1")
