@@ -79,11 +79,13 @@ def build(
     from glit.planning.recipe import load_recipe
 
     name, command = recipe if isinstance(recipe, str) else recipe.name, ()
+    images, output = os.fspath(images), os.fspath(output)
+    captions = None if captions is None else os.fspath(captions)
+    regions = None if regions is None else os.fspath(regions)
     if isinstance(recipe, str):
         command = build_words(
-            os.fspath(images), os.fspath(output), recipe, settings=settings,
-            captions=None if captions is None else os.fspath(captions),
-            regions=None if regions is None else os.fspath(regions), executor=executor,
+            images, output, recipe, settings=settings,
+            captions=captions, regions=regions, executor=executor,
             ray_address=ray_address, limit=limit, replace=replace, locked=locked,
         )  # fmt: skip
         given = {"caption": captions, "propose": regions}
@@ -96,11 +98,11 @@ def build(
             "already; give them to load_recipe as overrides"
         )
     request = BuildRequest(
-        images=os.fspath(images),
-        output=os.fspath(output),
+        images=images,
+        output=output,
         recipe=recipe,
-        captions=None if captions is None else os.fspath(captions),
-        regions=None if regions is None else os.fspath(regions),
+        captions=captions,
+        regions=regions,
         limit=limit,
         replace=replace,
         lock=read_lock(lock_path(name)) if locked else None,

@@ -86,7 +86,7 @@ def run_build(
 
 def plan_of(recipe, *, device="cpu", **inputs):
     """The plan of a build of some folder; ``inputs`` are tables of the user, or a lock."""
-    images = Inputs(source=Source(root="images"), images="images", **inputs)
+    images = Inputs(source=Source(root="images"), **inputs)
     return make_plan(recipe, images, device=device)
 
 

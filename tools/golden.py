@@ -111,7 +111,6 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     found: dict[str, dict[str, dict[str, str]]] = {}
     inputs = Inputs(
         source=Source(root="images"),
-        images="images",
         captions=BroughtCaptions(name="captions.jsonl", table="captions.parquet"),
         regions=UserTable(name="regions.jsonl", table="regions.parquet"),
     )

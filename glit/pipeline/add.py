@@ -16,7 +16,7 @@ from glit.errors import InputError, RunError, UserError
 from glit.executors.protocols import Executor
 from glit.inputs.source import Source
 from glit.pipeline.preflight import check_early
-from glit.pipeline.run import complete, run_and_publish
+from glit.pipeline.run import require_finished, run_and_publish
 from glit.runtime.progress import StageProgress
 from glit.stages.ingest import IngestConfig
 from glit.storage.store import Store
@@ -74,7 +74,12 @@ def add(
                 "stopped, then glit add again"
             )
         source = opened.inputs.source
-        _check_there(source)
+        if "://" not in source.root and not os.path.isdir(source.root):
+            raise InputError(
+                f"{source.root}: no such folder; the dataset was built from it, so put it there "
+                "again, or run glit build --replace with the folder where the images are now, "
+                "which reuses what has not changed"
+            )
         listed = read_listing(store, wanted_by="add")
         before = in_dataset(dataset, store, listed)
         _check_finished(dataset, work, before)
@@ -90,20 +95,6 @@ def add(
         return Added(manifest=manifest, images=source.root, balance=balance)
 
 
-def _check_there(source: Source) -> None:
-    """Refuse to go on without the folder that the dataset was built from.
-
-    Raises:
-        InputError: it is gone.
-    """
-    if "://" not in source.root and not os.path.isdir(source.root):
-        raise InputError(
-            f"{source.root}: no such folder; the dataset was built from it, so put it there again, "
-            "or run glit build --replace with the folder where the images are now, which reuses "
-            "what has not changed"
-        )
-
-
 def _check_finished(dataset: Store, work: Work, before: list[Chunk]) -> None:
     """See that the work folder is that of the finished dataset, made of these chunks.
 
@@ -111,7 +102,7 @@ def _check_finished(dataset: Store, work: Work, before: list[Chunk]) -> None:
         UserError: it is not.
     """
     if not dataset.exists(MANIFEST):  # every table may be there, as after a stopped retry
-        complete(work, before, wanted_by="add")
+        require_finished(work, before, wanted_by="add")
         return
     if read_state(work.store).published is None:
         raise UserError(

@@ -1,7 +1,6 @@
-"""``glit build``: from a request to a dataset, resumable at every chunk.
+"""``glit build``: from a request to a dataset.
 
-The request ends here. :func:`resolve` finds what it names; the plan, the listing and all that comes
-after them know only that.
+The request ends here: :func:`resolve` finds what it names; all that comes after knows only that.
 """
 
 from __future__ import annotations
@@ -29,9 +28,8 @@ from glit.storage.store import Store, absolute
 from glit.work.finished import captions_anew, finished_already, refuse_others_files
 from glit.work.folder import Work
 from glit.work.listing import Chunk, new_listing
-from glit.work.open_work import OpenWork, hold_for_build
+from glit.work.open_work import hold_work
 from glit.work.state import BuildState, Retry, known_state, write_state
-from glit.work.timeline import TimelineWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +69,7 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
     refuse_images_folder(request.output, source.root)
     refuse_others_files(dataset)
     store = dataset.below("work")
-    with hold_for_build(dataset) as still_held, TimelineWriter(store) as timeline:
+    with hold_work(dataset, executor, progress) as open_work:
         recipe, inputs = resolve(request, source, store)
         plan = make_plan(recipe, inputs, device=executor.device)
         before = known_state(store)
@@ -79,6 +77,11 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
             progress.note(told)
         work = _work(store, inputs, plan, before, executor.device)
         with new_listing(store, work.plan, inputs, limit=request.limit) as (chunks, earlier, now):
+            if not chunks:
+                raise InputError(
+                    f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP, GIF"
+                    " and AVIF files in the folder and below it, then in .tar and .parquet files)"
+                )
             if before is None:
                 note_user_files(plan, now, progress)
             finished = finished_already(
@@ -89,19 +92,10 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
         write_state(store, _state(request, inputs, plan, work.retry, chunks, before))
         if finished is not None:
             return finished
-        opened = OpenWork(
-            dataset=dataset,
-            inputs=inputs,
-            work=work,
-            executor=executor,
-            progress=progress,
-            still_held=still_held,
-            timeline=timeline,
-        )
         dataset.sweep_folders("", "data")
         check = check_early if work.missing(Ingest.name, chunks) else check_scenes
         check(work, chunks, progress)
-        return run_and_publish(opened, chunks)
+        return run_and_publish(open_work(inputs, work), chunks)
 
 
 def resolve(request: BuildRequest, source: Source, work: Store) -> tuple[Recipe, Inputs]:
@@ -127,14 +121,7 @@ def resolve(request: BuildRequest, source: Source, work: Store) -> tuple[Recipe,
             f"--regions was given, but recipe {recipe.name!r} has propose.backend = "
             f"{recipe.propose.backend!r}; add --set propose.backend=provided"
         )
-    inputs = read_inputs(
-        source,
-        images=request.images,
-        captions=request.captions,
-        regions=request.regions,
-        lock=request.lock,
-        work=work,
-    )
+    inputs = read_inputs(source, request.captions, request.regions, request.lock, work=work)
     if inputs.captions is not None:
         recipe = _with_kinds(recipe, inputs.captions.name, kinds_of(inputs.captions))
     return recipe, inputs

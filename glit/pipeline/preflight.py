@@ -68,13 +68,14 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
         backend = f"{step}.backend = {work.plan.recipe.tables[step].backend!r}"
         what = f"NAME{suffixes[step]}" if step in suffixes else f"row in {table and table.name}"
         if without == images:
-            how = f"{what} beside NAME.jpg" if step in suffixes else f"a {what} by the image's path"
+            how = f"a {what} by the image's path"
+            advice = "its paths may be relative to the image folder or to the file"
+            if step in suffixes:
+                how = f"{what} beside NAME.jpg"
+                advice = "put the files there, or choose another backend"
             raise InputError(
                 f"{work.images.root}: {backend} reads {how}, and none of the {images} images has "
-                "one; put the files there, or choose another backend"
-                if step in suffixes
-                else f"{work.images.root}: {backend} reads {how}, and none of the {images} images "
-                "has one; its paths may be relative to the image folder or to the file"
+                f"one; {advice}"
             )
         progress.note(
             f"{without} of {images} images have no {what}, which {backend} reads; they will be "

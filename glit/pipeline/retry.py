@@ -14,7 +14,7 @@ from typing import Any
 from glit.dataset.manifest import MANIFEST, manifest_before
 from glit.errors import DamagedTableError, UserError
 from glit.executors.protocols import Executor
-from glit.pipeline.run import complete, keep_duplicates_before, run_and_publish, run_stages
+from glit.pipeline.run import keep_duplicates_before, require_finished, run_and_publish, run_stages
 from glit.planning.plan import plan_retry
 from glit.planning.recipe import overridden_tables
 from glit.runtime.progress import StageProgress
@@ -53,10 +53,9 @@ def retry(
             resume from, or a file.
     """
     stages, reasons = [step.name for step in all_steps() if step is not Pack], all_reasons()
-    if stage is not None and stage not in stages:
-        raise UserError(f"--stage {stage!r}: want one of {', '.join(stages)}")
-    if reason is not None and reason not in reasons:
-        raise UserError(f"--reason {reason!r}: want one of {', '.join(reasons)}")
+    for option, given, known in (("stage", stage, stages), ("reason", reason, reasons)):
+        if given is not None and given not in known:
+            raise UserError(f"--{option} {given!r}: want one of {', '.join(known)}")
     asked = Retry(stage=stage, reason=reason, settings=tuple(settings))
     with open_finished(output, executor, progress) as opened:
         dataset, finished, store = opened.dataset, opened.work, opened.work.store
@@ -70,7 +69,7 @@ def retry(
         if state.retry is None:
             store.sweep(BEFORE)
             if not dataset.exists(MANIFEST):
-                complete(finished, listed, wanted_by="retry")
+                require_finished(finished, listed, wanted_by="retry")
         opened = dataclasses.replace(opened, work=work, built=finished.plan)
         while read_state(store).retry != asked:
             try:

@@ -61,7 +61,9 @@ def run_stages(opened: OpenWork, chunks: list[Chunk]) -> tuple[list[Chunk], list
     note_versions(work.store, work.plan.recipe)
     first, *others = work.plan.flow.stages
     if work.missing(first, chunks):
-        forget_duplicates(work)
+        for name in work.store.names():  # those found in the tables of before
+            if name.startswith(_DUPLICATES):
+                work.store.remove(name)
     opened.executor.run([_job(opened, first, chunks)])
     chunks, duplicates = leave_out_duplicates(work, chunks)
     if work.retry is not None:
@@ -117,25 +119,18 @@ def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], 
     return _without(chunks, found), found
 
 
-def complete(work: Work, listed: list[Chunk], *, wanted_by: str) -> list[Chunk]:
-    """The chunks with their duplicates known, if every stage has done them all.
+def require_finished(work: Work, listed: list[Chunk], *, wanted_by: str) -> None:
+    """Refuse to go on if a stage has not done all chunks.
 
     Raises:
-        UserError: some stage has not.
+        UserError: it has not.
     """
     first, *others = work.plan.flow.stages
     if not work.missing(first, listed):
         chunks, _ = leave_out_duplicates(work, listed)
         if not any(work.missing(name, chunks) for name in others):
-            return chunks
+            return
     raise not_finished(work.store, wanted_by=wanted_by)
-
-
-def forget_duplicates(work: Work) -> None:
-    """To be called before an ingest table is written anew."""
-    for name in work.store.names():
-        if name.startswith(_DUPLICATES):
-            work.store.remove(name)
 
 
 def keep_duplicates_before(work: Work, chunks: list[Chunk]) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -124,15 +125,12 @@ def unfinished_build(output: str) -> UnfinishedBuild | None:
     return UnfinishedBuild(output)
 
 
+@dataclass(frozen=True, slots=True)
 class UnfinishedBuild:
-    """A build without a dataset.
+    """A build without a dataset."""
 
-    Args:
-        output: its folder or address.
-    """
-
-    def __init__(self, output: str) -> None:
-        self.output = output
+    output: str
+    """Its folder or address."""
 
     def drops(self) -> pa.Table:
         """The drops in the tables of a build, as ``drops.parquet`` will have them.

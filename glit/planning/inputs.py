@@ -18,8 +18,6 @@ class Inputs:
     """The images of a build, the user's tables, and the models that it is locked to."""
 
     source: Source
-    images: str
-    """What messages call the source: the word that the user gave."""
     captions: BroughtCaptions | None = None
     regions: UserTable | None = None
     lock: Lock | None = None
@@ -27,13 +25,7 @@ class Inputs:
 
 
 def read_inputs(
-    source: Source,
-    *,
-    images: str,
-    captions: str | None,
-    regions: str | None,
-    lock: Lock | None,
-    work: Store,
+    source: Source, captions: str | None, regions: str | None, lock: Lock | None, *, work: Store
 ) -> Inputs:
     """Read the user's files of captions and regions into tables in the work folder.
 
@@ -43,7 +35,6 @@ def read_inputs(
     into = {"image_root": source.root, "work": work}
     return Inputs(
         source=source,
-        images=images,
         captions=None if captions is None else prepare(captions, **into),
         regions=None if regions is None else prepare_regions(regions, **into),
         lock=lock,

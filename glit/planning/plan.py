@@ -110,36 +110,32 @@ def plan_retry(plan: Plan, inputs: Inputs, settings: Sequence[str], *, device: s
             f"--set {min(other)}.…: a retry changes only {', '.join(sorted(changeable))}; the "
             "rest holds for the whole dataset, so build it anew with glit build --set"
         )
-    if "near_duplicates" in tables.get("ingest", {}):
-        raise UserError(
-            "--set ingest.near_duplicates: it decides of all images and not of dropped ones alone; "
-            "build it anew with glit build --set"
-        )
-    if deciding := sorted({"kinds", "short"} & tables.get("caption", {}).keys()):
-        raise UserError(
-            f"--set caption.{deciding[0]}: it decides which columns the dataset has; build it "
-            "anew with glit build --set"
-        )
-    if switched := [name for name, table in tables.items() if "enabled" in table]:
-        raise UserError(
-            f"--set {switched[0]}.enabled: it decides which steps the dataset has; build it anew "
-            "with glit build --set"
-        )
+    columns, steps = (f"it decides which {what} the dataset has" for what in ("columns", "steps"))
+    decided = {
+        "ingest.near_duplicates": "it decides of all images and not of dropped ones alone",
+        "caption.kinds": columns,
+        "caption.short": columns,
+        **{f"{name}.enabled": steps for name in tables},
+    }
+    for setting, why in decided.items():
+        table, _, key = setting.partition(".")
+        if key in tables.get(table, {}):
+            raise _of_whole_dataset(setting, why)
     values = plan.recipe.as_dict()
     values = {**values, **{name: {**values[name], **table} for name, table in tables.items()}}
     retried = make_plan(recipe_from_dict(values), inputs, device=device)
+    words, made_with = " ".join(settings), "which the whole dataset would have to be made with"
     if retried.beside != plan.beside:
-        raise UserError(
-            f"--set {' '.join(settings)}: reads other files beside the images, which the whole "
-            "dataset would have to be made with; build it anew with glit build --set"
-        )
+        raise _of_whole_dataset(words, f"reads other files beside the images, {made_with}")
     before = {role: model.identity() for role, model in plan.models.items()}
     if {role: model.identity() for role, model in retried.models.items()} != before:
-        raise UserError(
-            f"--set {' '.join(settings)}: another model, which the whole dataset would have to be "
-            "made with; build it anew with glit build --set"
-        )
+        raise _of_whole_dataset(words, f"another model, {made_with}")
     return dataclasses.replace(retried, fingerprints=plan.fingerprints)
+
+
+def _of_whole_dataset(setting: str, why: str) -> UserError:
+    """The error for a setting that a retry cannot change."""
+    return UserError(f"--set {setting}: {why}; build it anew with glit build --set")
 
 
 def find_calibration(name: str) -> Calibration | None:

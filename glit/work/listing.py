@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.data.schema import LISTING_SCHEMA
-from glit.errors import InputError, RunError, first_line
+from glit.errors import RunError, first_line
 from glit.planning.inputs import Inputs
 from glit.stages.ingest import IngestConfig
 from glit.stages.plan import Plan
@@ -331,22 +331,12 @@ def new_listing(
 ) -> Iterator[tuple[list[Chunk], EarlierListing, Found]]:
     """List the images of a build; the listing takes its place when the block ends without an error.
 
-    One with additions stays as it is where its images are those that were found.
-
-    Returns:
-        The chunks, the listing that was there before, and the images.
-
-    Raises:
-        InputError: there are no images.
+    One with additions stays as it is where its images are those that were found. Yields the chunks,
+    the listing that was there before, and the images.
     """
     size = plan.config(IngestConfig).chunk_size
     with images_now(work, plan, inputs.source) as now, work.atomic("listing.parquet") as target:
         chunks = write_listing(now, target, chunk_size=size, limit=limit)
-        if not chunks:
-            raise InputError(
-                f"{inputs.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP, GIF "
-                "and AVIF files in the folder and below it, then in .tar and .parquet files)"
-            )
         earlier = EarlierListing(work, target)
         if earlier.is_added_to and not earlier.difference:
             chunks = earlier.keep()

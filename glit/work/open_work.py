@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from glit.dataset.manifest import read_manifest
@@ -61,14 +61,22 @@ class OpenWork:
 
 
 @contextlib.contextmanager
-def hold_for_build(dataset: Store) -> Iterator[LockCheck]:
-    """Hold the work folder of a build. Of a first build that is refused before its first image, not
-    even its folders stay."""
+def hold_work(
+    dataset: Store, executor: Executor, progress: StageProgress
+) -> Iterator[Callable[[Inputs, Work], OpenWork]]:
+    """Hold the work folder of a dataset; yields what opens it, once inputs and work are known.
+
+    Of a first build that is refused before its first image, not even its folders stay.
+    """
     store = dataset.below("work")
     is_first = dataset.is_local and not dataset.exists("work")
     with only_one_build(store) as still_held:
         try:
-            yield still_held
+            with TimelineWriter(store) as timeline:
+                yield lambda inputs, work: OpenWork(
+                    dataset=dataset, inputs=inputs, work=work, executor=executor,
+                    progress=progress, still_held=still_held, timeline=timeline,
+                )  # fmt: skip
         except GlitError:
             if is_first and not any(name.startswith(f"{Ingest.name}-") for name in store.names()):
                 remove_held(store)
@@ -79,24 +87,15 @@ def hold_for_build(dataset: Store) -> Iterator[LockCheck]:
 
 @contextlib.contextmanager
 def open_finished(output: str, executor: Executor, progress: StageProgress) -> Iterator[OpenWork]:
-    """Hold the work folder of a finished dataset.
+    """Hold and open the work folder of a finished dataset.
 
     Raises:
         UserError: there is none, or models, prompt or glit are no longer those of the build.
     """
     dataset = Store(output_folder(output))
     store = _work_folder(dataset)
-    with only_one_build(store) as still_held, TimelineWriter(store) as timeline:
-        inputs, work = _finished_work(store, executor.device)
-        yield OpenWork(
-            dataset=dataset,
-            inputs=inputs,
-            work=work,
-            executor=executor,
-            progress=progress,
-            still_held=still_held,
-            timeline=timeline,
-        )
+    with hold_work(dataset, executor, progress) as open_work:
+        yield open_work(*_finished_work(store, executor.device))
 
 
 def _work_folder(dataset: Store) -> Store:
@@ -124,16 +123,9 @@ def _finished_work(store: Store, device: str) -> tuple[Inputs, Work]:
     stages = flow(recipe.tables).stages
     if set(state.folders) != set(stages):
         raise other_version(store)
-    inputs = read_inputs(
-        Source(root=state.images, **state.source),
-        images=state.images,
-        captions=state.captions,
-        regions=state.regions,
-        lock=None
-        if state.lock is None
-        else Lock(where=f"{store.root}: its lock", models=state.lock),
-        work=store,
-    )
+    source = Source(root=state.images, **state.source)
+    lock = None if state.lock is None else Lock(where=f"{store.root}: its lock", models=state.lock)
+    inputs = read_inputs(source, state.captions, state.regions, lock, work=store)
     plan = make_plan(recipe, inputs, device=device)
     changed = [name for name in stages if plan.folder(name) != state.folders[name]]
     if changed:
@@ -141,5 +133,4 @@ def _finished_work(store: Store, device: str) -> tuple[Inputs, Work]:
             f"{store.root}: models, prompt or glit changed since the build (stage {changed[0]}); "
             "run glit build again instead"
         )
-    images = ImageFiles(state.images, index=store.root)
-    return inputs, Work(store=store, images=images, plan=plan)
+    return inputs, Work(store=store, images=ImageFiles(source.root, index=store.root), plan=plan)

@@ -89,7 +89,7 @@ def floor(num: int) -> Iterator[Row]:
 def _floor(recipe: Recipe, rows: list[dict[str, Any]]) -> dict[str, float]:
     """CPU seconds of the models alone, each with the batch size that suits it best."""
     torch.set_num_threads(1)
-    inputs = Inputs(source=Source(root="images"), images="images")
+    inputs = Inputs(source=Source(root="images"))
     models = make_plan(recipe, inputs, device="cpu").models
     images = [decode(row["image"]["bytes"]) for row in rows]
     captioner = TransformersCaptioner(recipe.caption, models["captioner"], "Describe it.")
