@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from glit.label.calibrate import Report as CalibrationReport
     from glit.models.weights import Resolved
     from glit.pipeline.add import Added
-    from glit.pipeline.run import BuildRequest
+    from glit.pipeline.build import BuildRequest
     from glit.pipeline.status import UnfinishedBuild
-    from glit.pipeline.timeline import Timeline
     from glit.runtime.progress import StageProgress
     from glit.stages.plan import Recipe
     from glit.training.result import TrainResult
+    from glit.work.timeline import Timeline
 
 PathLike = str | os.PathLike[str]
 
@@ -74,20 +74,22 @@ def build(
         GlitError: with a one-line reason. Finished work is kept.
     """
     from glit.errors import StoppedError, UserError
-    from glit.pipeline.lock import lock_path, read_lock
-    from glit.pipeline.run import BuildRequest
-    from glit.pipeline.run import build as run
+    from glit.pipeline.build import BuildRequest
+    from glit.pipeline.build import build as run
     from glit.pipeline.status import build_words, shell_line
+    from glit.planning.lock import lock_path, read_lock
+    from glit.planning.recipe import load_recipe
     from glit.recipes.extras import require_all
     from glit.stages import needed_extras
-    from glit.stages.recipe import load_recipe
 
     name, command = recipe if isinstance(recipe, str) else recipe.name, ()
+    images, output = os.fspath(images), os.fspath(output)
+    captions = None if captions is None else os.fspath(captions)
+    regions = None if regions is None else os.fspath(regions)
     if isinstance(recipe, str):
         command = build_words(
-            os.fspath(images), os.fspath(output), recipe, settings=settings,
-            captions=None if captions is None else os.fspath(captions),
-            regions=None if regions is None else os.fspath(regions), executor=executor,
+            images, output, recipe, settings=settings,
+            captions=captions, regions=regions, executor=executor,
             ray_address=ray_address, limit=limit, replace=replace, locked=locked,
         )  # fmt: skip
         given = {"caption": captions, "propose": regions}
@@ -100,11 +102,11 @@ def build(
             "already; give them to load_recipe as overrides"
         )
     request = BuildRequest(
-        images=os.fspath(images),
-        output=os.fspath(output),
+        images=images,
+        output=output,
         recipe=recipe,
-        captions=None if captions is None else os.fspath(captions),
-        regions=None if regions is None else os.fspath(regions),
+        captions=captions,
+        regions=regions,
         limit=limit,
         replace=replace,
         lock=read_lock(lock_path(name)) if locked else None,
@@ -206,9 +208,9 @@ def _chosen_executor(
     from glit.errors import GlitError
     from glit.executors.choice import choose_executor, few_images
     from glit.inputs.source import Source, find_source
-    from glit.pipeline.state import known_state
-    from glit.stages.recipe import recipe_of_build
+    from glit.planning.recipe import recipe_of_build
     from glit.storage.store import Store
+    from glit.work.state import known_state
 
     source, few, is_unfinished = None, 0, False
     with contextlib.suppress(GlitError, KeyError):  # the run itself says what is wrong
@@ -260,8 +262,8 @@ def unfinished_build(dataset: PathLike) -> UnfinishedBuild | None:
 
 def timelines(dataset: PathLike) -> list[Timeline]:
     """When each stage was at work, by run; the last run last."""
-    from glit.pipeline.timeline import read_timelines
     from glit.storage.store import Store
+    from glit.work.timeline import read_timelines
 
     return read_timelines(Store(dataset).below("work"))
 
@@ -272,7 +274,7 @@ def clean(dataset: PathLike) -> int:
     Raises:
         UserError: the dataset is not finished, or something is at work in it.
     """
-    from glit.pipeline.build_lock import clean as remove
+    from glit.work.build_lock import clean as remove
 
     return remove(os.fspath(dataset))
 
@@ -288,9 +290,9 @@ def lock(recipe: str, *, settings: Sequence[str] = ()) -> tuple[Path, Mapping[st
         GlitError: no such recipe, or a model is missing.
     """
     from glit.errors import UserError
-    from glit.pipeline.lock import lock_path, lock_text
-    from glit.pipeline.plan import find_models
-    from glit.stages.recipe import load_recipe
+    from glit.planning.lock import lock_path, lock_text
+    from glit.planning.plan import find_models
+    from glit.planning.recipe import load_recipe
 
     loaded = load_recipe(recipe, overrides=settings)
     models, path = find_models(loaded), lock_path(recipe)
@@ -832,7 +834,7 @@ def evaluate(
 
     require("models", needed_for="glit.evaluate")
     from glit.evaluation.run import evaluate as measure
-    from glit.stages.recipe import load_table
+    from glit.planning.recipe import load_table
 
     return measure(
         task,

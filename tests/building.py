@@ -19,11 +19,14 @@ from rich.console import Console
 
 from glit.clip.random_clip import TINY, write_random_clip
 from glit.executors.local import LocalExecutor
-from glit.pipeline.run import BuildRequest, build
-from glit.pipeline.state import sealed
+from glit.inputs.source import Source
+from glit.pipeline.build import BuildRequest, build
+from glit.planning.inputs import Inputs
+from glit.planning.plan import make_plan
+from glit.planning.recipe import load_recipe
 from glit.runtime.progress import StageProgress
-from glit.stages.recipe import load_recipe
 from glit.storage.store import to_json
+from glit.work.state import sealed
 
 
 def with_captions_beside(scenes: Path, folder: Path, number: int) -> Path:
@@ -79,6 +82,12 @@ def run_build(
         **rest,
     )
     return build(request, executor or LocalExecutor(), progress or quiet())
+
+
+def plan_of(recipe, *, device="cpu", **inputs):
+    """The plan of a build of some folder; ``inputs`` are tables of the user, or a lock."""
+    images = Inputs(source=Source(root="images"), **inputs)
+    return make_plan(recipe, images, device=device)
 
 
 def quiet() -> StageProgress:

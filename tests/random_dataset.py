@@ -23,7 +23,7 @@ from PIL import Image
 
 from glit.data.schema import Columns, dataset_schema
 from glit.dataset.manifest import Counts, describe_file, make_manifest
-from glit.stages.recipe import load_recipe
+from glit.planning.recipe import load_recipe
 from glit.text.spans import token_spans
 
 WORDS = [

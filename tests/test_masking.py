@@ -15,8 +15,8 @@ from glit.backends.captioners import CAPTIONERS
 from glit.data.records import Drop
 from glit.errors import UserError, cut, first_line
 from glit.masking import masked, remember, without_secrets
+from glit.planning.recipe import load_recipe
 from glit.stages.caption import CaptionConfig
-from glit.stages.recipe import load_recipe
 
 KEY = "sk-9f8e7d6c5b4a"
 GREY = np.full((4, 4, 3), 200, np.uint8)

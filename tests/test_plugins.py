@@ -15,9 +15,9 @@ from building import tiny_clip
 
 from glit import stages
 from glit.errors import MissingPluginError, RecipeError
+from glit.planning.recipe import load_recipe
 from glit.recipes import plugins
 from glit.recipes.plugins import VARIABLE, load, plugin_of, require_loaded
-from glit.stages.recipe import load_recipe
 
 TEMPLATE = Path(__file__).parent.parent / "docs" / "plugin"
 FILTER = """

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from glit.doctor.inputs import look_at_images
 from glit.doctor.models import Model, models
+from glit.planning.recipe import load_recipe
 from glit.runtime.progress import size
-from glit.stages.recipe import load_recipe
 
 RECIPE = "glit-mini"
 FOR_PHOTOGRAPHS = ("laptop", "glit", "flism", "lism")

@@ -21,10 +21,10 @@ import typer
 import glit
 from glit.cli.main import app
 from glit.data.schema import DATASET_SCHEMA, DROPS_SCHEMA, DUPLICATES_SCHEMA
+from glit.planning.recipe import LEARN_TABLES, load_recipe
 from glit.recipes.config import LIMITS
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps
-from glit.stages.recipe import LEARN_TABLES, load_recipe
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Made by `make docs`; edit the code instead. -->\n\n"

@@ -62,9 +62,9 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
     """SHA-256 of the data files that golden rows make: the writer's part, on any processor."""
     from glit.data.records import Sample
     from glit.data.schema import dataset_schema
+    from glit.planning.recipe import load_recipe
     from glit.stages import flow
     from glit.stages.pack import PackConfig, write_groups
-    from glit.stages.recipe import load_recipe
     from glit.storage.store import Store
 
     store = Store(scenes / "images")
@@ -96,26 +96,31 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     """Of every stage, by recipe and device; models are taken to be here under a fixed hash."""
     from glit.backends.captioners.user_captions import BroughtCaptions
     from glit.backends.user_tables import UserTable
+    from glit.inputs.source import Source
     from glit.models.weights import Resolved
-    from glit.pipeline.plan import make_plan
+    from glit.planning.inputs import Inputs
+    from glit.planning.plan import make_plan
+    from glit.planning.recipe import load_recipe
     from glit.recipes.resources import builtin_recipes
     from glit.stages.pair import PairConfig
-    from glit.stages.recipe import load_recipe
 
     def at_hand(name: str, revision: str = "main", **_: Any) -> Resolved:
         digest = hashlib.sha256(name.encode()).hexdigest()
         return Resolved(name=name, path=FOLDER, revision=revision, sha256=digest)
 
     found: dict[str, dict[str, dict[str, str]]] = {}
-    brought = BroughtCaptions(name="captions.jsonl", table="captions.parquet")
-    regions = UserTable(name="regions.jsonl", table="regions.parquet")
+    inputs = Inputs(
+        source=Source(root="images"),
+        captions=BroughtCaptions(name="captions.jsonl", table="captions.parquet"),
+        regions=UserTable(name="regions.jsonl", table="regions.parquet"),
+    )
     for name in builtin_recipes():
         for device in ("cpu", "cuda"):
             with (
-                mock.patch("glit.pipeline.plan.resolve", at_hand),
+                mock.patch("glit.planning.plan.resolve", at_hand),
                 mock.patch.object(PairConfig, "check_calibration"),  # of the true mini matcher
             ):
-                plan = make_plan(load_recipe(name), device=device, brought=brought, regions=regions)
+                plan = make_plan(load_recipe(name), inputs, device=device)
             found.setdefault(name, {})[device] = dict(plan.fingerprints)
     return found
 

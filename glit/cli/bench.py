@@ -117,8 +117,8 @@ def regions_command(
     """Measure how many boxes of a dataset with known pairs (glit sample) a proposer finds."""
     from glit.api import open_dataset
     from glit.bench.regions import as_dict, measure, page
+    from glit.planning.recipe import load_recipe
     from glit.runtime.tables import show
-    from glit.stages.recipe import load_recipe
 
     console = Console(stderr=as_json, highlight=False)
     loaded = load_recipe(recipe, overrides=overrides or ())

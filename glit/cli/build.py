@@ -237,7 +237,7 @@ def _refuse_photographs(images: str) -> None:
         InputError: the images cannot be listed.
     """
     from glit.doctor.inputs import look_at_images
-    from glit.stages.recipe import load_recipe
+    from glit.planning.recipe import load_recipe
 
     seen, _ = look_at_images(images, load_recipe("mini"))
     if seen.decoded and seen.scenes < len(seen.decoded) / 2:

@@ -107,8 +107,8 @@ def _maps(models: list[str], dataset: str, image_root: str, told: Any) -> Any:
     from functools import partial
 
     from glit.evaluation.patch_maps import patch_maps
+    from glit.planning.recipe import load_table
     from glit.recipes.extras import require
-    from glit.stages.recipe import load_table
 
     require("models", needed_for="glit view --maps")
     config = load_table("evaluate", "mini", overrides=[f"evaluate.image_root={image_root}"])

@@ -29,7 +29,8 @@ from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError, RecipeError
-from glit.pipeline.plan import find_calibration, fingerprint
+from glit.planning.plan import find_calibration, fingerprint
+from glit.planning.recipe import overridden_tables, read_tables
 from glit.recipes.config import as_table, build_dataclass
 from glit.recipes.toml_tables import naming_file
 from glit.rules.pairing import Pairing
@@ -37,7 +38,6 @@ from glit.stages import all_steps
 from glit.stages.flow import make_flow
 from glit.stages.pack import Pack, PackConfig, writer_options
 from glit.stages.pair import PairConfig, PairStage, identity_of_scores
-from glit.stages.recipe import overridden_tables, read_tables
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store
 

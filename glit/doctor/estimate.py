@@ -14,7 +14,7 @@ from glit.doctor.inputs import Images
 from glit.doctor.pilot import CAPTIONS
 from glit.images import IMAGE_SUFFIXES
 from glit.inputs.files import ImageFiles
-from glit.pipeline.plan import sidecars
+from glit.planning.plan import sidecars
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import duration
 from glit.stages.plan import Recipe

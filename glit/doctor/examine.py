@@ -14,10 +14,10 @@ from glit.doctor.models import Model, asked_models, check_models, hub, models
 from glit.doctor.packages import packages
 from glit.errors import InputError
 from glit.models.device import best_device
+from glit.planning.recipe import known_tables, load_recipe, read_tables
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_steps
 from glit.stages.plan import Recipe
-from glit.stages.recipe import known_tables, load_recipe, read_tables
 
 
 @dataclass(slots=True, kw_only=True)

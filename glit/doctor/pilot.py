@@ -17,9 +17,9 @@ from rich.console import Console
 
 from glit.errors import GlitError
 from glit.executors.local import LocalExecutor
-from glit.pipeline.run import BuildRequest, build
+from glit.pipeline.build import BuildRequest, build
+from glit.planning.recipe import load_recipe
 from glit.runtime.progress import StageProgress
-from glit.stages.recipe import load_recipe
 
 CAPTIONS = "captions.jsonl"
 """The captions file beside the images, for a recipe with provided captions."""

@@ -1,3 +1,1 @@
-"""From a folder of images to a dataset: listing, plan, tables, units of work, publishing."""
-
-from __future__ import annotations
+"""The verbs of a dataset: build, add, retry, publish, status."""

@@ -15,23 +15,23 @@ from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.errors import InputError, RunError, UserError
 from glit.executors.protocols import Executor
 from glit.inputs.source import Source
-from glit.pipeline.finished import (
+from glit.pipeline.preflight import check_early
+from glit.pipeline.run import require_finished, run_and_publish
+from glit.runtime.progress import StageProgress
+from glit.stages.ingest import IngestConfig
+from glit.storage.store import Store
+from glit.work.finished import (
     in_dataset,
     is_made_of,
     is_whole,
     not_finished,
     read_listing,
 )
-from glit.pipeline.listing import Chunk, difference, series_of, write_grown
-from glit.pipeline.open_work import open_finished
-from glit.pipeline.preflight import check_early
-from glit.pipeline.run import complete, run_and_publish
-from glit.pipeline.scan import images_now
-from glit.pipeline.state import read_state, update_state
-from glit.pipeline.work import Work
-from glit.runtime.progress import StageProgress
-from glit.stages.ingest import IngestConfig
-from glit.storage.store import Store
+from glit.work.folder import Work
+from glit.work.listing import Chunk, difference, series_of, write_grown
+from glit.work.open_work import open_finished
+from glit.work.scan import images_now
+from glit.work.state import read_state, update_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,13 @@ def add(
                 f"{dataset.root}: a retry was stopped here; run glit retry, which goes on where it "
                 "stopped, then glit add again"
             )
-        source = _source(store)
+        source = opened.inputs.source
+        if "://" not in source.root and not os.path.isdir(source.root):
+            raise InputError(
+                f"{source.root}: no such folder; the dataset was built from it, so put it there "
+                "again, or run glit build --replace with the folder where the images are now, "
+                "which reuses what has not changed"
+            )
         listed = read_listing(store, wanted_by="add")
         before = in_dataset(dataset, store, listed)
         _check_finished(dataset, work, before)
@@ -89,23 +95,6 @@ def add(
         return Added(manifest=manifest, images=source.root, balance=balance)
 
 
-def _source(store: Store) -> Source:
-    """Where the build found its images.
-
-    Raises:
-        InputError: the folder is gone.
-    """
-    state = read_state(store)
-    source = Source(root=state.images, **state.source)
-    if "://" not in source.root and not os.path.isdir(source.root):
-        raise InputError(
-            f"{source.root}: no such folder; the dataset was built from it, so put it there again, "
-            "or run glit build --replace with the folder where the images are now, which reuses "
-            "what has not changed"
-        )
-    return source
-
-
 def _check_finished(dataset: Store, work: Work, before: list[Chunk]) -> None:
     """See that the work folder is that of the finished dataset, made of these chunks.
 
@@ -113,7 +102,7 @@ def _check_finished(dataset: Store, work: Work, before: list[Chunk]) -> None:
         UserError: it is not.
     """
     if not dataset.exists(MANIFEST):  # every table may be there, as after a stopped retry
-        complete(work, before, wanted_by="add")
+        require_finished(work, before, wanted_by="add")
         return
     if read_state(work.store).published is None:
         raise UserError(

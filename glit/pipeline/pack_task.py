@@ -12,11 +12,11 @@ from glit.data.schema import dataset_schema
 from glit.dataset.manifest import describe_data_file, describe_file
 from glit.errors import RunError
 from glit.executors.protocols import Heartbeat, Resources, Tally
-from glit.pipeline.listing import Chunk
-from glit.pipeline.tables import disk_errors
-from glit.pipeline.work import Work
 from glit.stages.pack import DataFile, PackConfig, write_groups
 from glit.storage.store import to_json
+from glit.work.folder import Work
+from glit.work.listing import Chunk
+from glit.work.tables import disk_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

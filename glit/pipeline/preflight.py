@@ -11,17 +11,34 @@ from glit.dataset.mini_models import LOOKED_AT, meaningless
 from glit.errors import InputError, UserError
 from glit.images import ImageError, Pixels, decode
 from glit.inputs.files import MOST_BYTES
-from glit.pipeline.listing import Chunk, open_listing, read_chunk
-from glit.pipeline.plan import sidecars
-from glit.pipeline.scan import NOT_THERE
-from glit.pipeline.work import Work
+from glit.planning.plan import sidecars
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import StageProgress, duration, size
 from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
+from glit.stages.plan import Plan
 from glit.storage.store import Entry
+from glit.work.folder import Work
+from glit.work.listing import Chunk, open_listing, read_chunk
+from glit.work.scan import NOT_THERE, Found
 
 _ROWS = 65_536
+_MOST_NAMED = 3
+"""How many captions without an image a message names."""
+
+
+def note_user_files(plan: Plan, now: Found, progress: StageProgress) -> None:
+    """Say what kinds of captions the user's file has, and which of its paths no image has."""
+    if plan.brought is not None and plan.brought.kinds:
+        kinds = ", ".join(plan.brought.kinds)
+        progress.note(f"{plan.brought.name}: captions of the kinds {kinds}")
+    for file, table in ((plan.brought, now.captions), (plan.regions, now.regions)):
+        if file is None or table is None:
+            continue
+        stray, first = now.paths_without_image(table, _MOST_NAMED)
+        if stray:
+            named = ", ".join(first) + (", …" if stray > len(first) else "")
+            progress.note(f"{file.name}: no image here for {stray} of its paths: {named}")
 
 
 def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) -> None:
@@ -51,13 +68,14 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
         backend = f"{step}.backend = {work.plan.recipe.tables[step].backend!r}"
         what = f"NAME{suffixes[step]}" if step in suffixes else f"row in {table and table.name}"
         if without == images:
-            how = f"{what} beside NAME.jpg" if step in suffixes else f"a {what} by the image's path"
+            how = f"a {what} by the image's path"
+            advice = "its paths may be relative to the image folder or to the file"
+            if step in suffixes:
+                how = f"{what} beside NAME.jpg"
+                advice = "put the files there, or choose another backend"
             raise InputError(
                 f"{work.images.root}: {backend} reads {how}, and none of the {images} images has "
-                "one; put the files there, or choose another backend"
-                if step in suffixes
-                else f"{work.images.root}: {backend} reads {how}, and none of the {images} images "
-                "has one; its paths may be relative to the image folder or to the file"
+                f"one; {advice}"
             )
         progress.note(
             f"{without} of {images} images have no {what}, which {backend} reads; they will be "

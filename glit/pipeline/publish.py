@@ -31,7 +31,16 @@ from glit.errors import RunError
 from glit.executors.protocols import Job
 from glit.inputs.user_tables import brought_table
 from glit.models.tokenizer import tokenizer_hash
-from glit.pipeline.ledger import (
+from glit.pipeline.moved_boxes import moved_boxes_note
+from glit.pipeline.pack_task import PackTask, PackUnit, descriptions
+from glit.pipeline.preflight import some_pictures
+from glit.stages.caption import CaptionStage
+from glit.stages.dedup import Duplicate
+from glit.stages.pack import DataFile
+from glit.stages.plan import Plan
+from glit.storage.store import Store, to_json
+from glit.work.folder import BEFORE, Work
+from glit.work.ledger import (
     Ledger,
     count_series,
     cut_series,
@@ -41,25 +50,16 @@ from glit.pipeline.ledger import (
     series_made_of,
     sum_series,
 )
-from glit.pipeline.listing import Chunk
-from glit.pipeline.moved_boxes import moved_boxes_note
-from glit.pipeline.open_work import OpenWork
-from glit.pipeline.pack_task import PackTask, PackUnit, descriptions
-from glit.pipeline.preflight import some_pictures
-from glit.pipeline.state import (
+from glit.work.listing import Chunk
+from glit.work.open_work import OpenWork
+from glit.work.state import (
     earlier_versions,
     read_state,
     told_retries,
     update_state,
     versions_of,
 )
-from glit.pipeline.tables import disk_errors
-from glit.pipeline.work import BEFORE, Work
-from glit.stages.caption import CaptionStage
-from glit.stages.dedup import Duplicate
-from glit.stages.pack import DataFile
-from glit.stages.plan import Plan
-from glit.storage.store import Store, to_json
+from glit.work.tables import disk_errors
 
 
 def publish(

@@ -14,19 +14,18 @@ from typing import Any
 from glit.dataset.manifest import MANIFEST, manifest_before
 from glit.errors import DamagedTableError, UserError
 from glit.executors.protocols import Executor
-from glit.pipeline.finished import in_dataset, is_made_of, not_finished, read_listing
-from glit.pipeline.listing import Chunk
-from glit.pipeline.lock import lock_of
-from glit.pipeline.open_work import OpenWork, open_finished
-from glit.pipeline.plan import plan_retry
-from glit.pipeline.run import complete, keep_duplicates_before, run_and_publish, run_stages
-from glit.pipeline.state import KEEP_ALL, Retry, read_state, update_state
-from glit.pipeline.tables import sum_counts
-from glit.pipeline.work import BEFORE, Work
+from glit.pipeline.run import keep_duplicates_before, require_finished, run_and_publish, run_stages
+from glit.planning.plan import plan_retry
+from glit.planning.recipe import overridden_tables
 from glit.runtime.progress import StageProgress
 from glit.stages import all_reasons, all_steps
 from glit.stages.pack import Pack
-from glit.stages.recipe import overridden_tables
+from glit.work.finished import in_dataset, is_made_of, not_finished, read_listing
+from glit.work.folder import BEFORE, Work
+from glit.work.listing import Chunk
+from glit.work.open_work import OpenWork, open_finished
+from glit.work.state import KEEP_ALL, Retry, read_state, update_state
+from glit.work.tables import sum_counts
 
 
 def retry(
@@ -54,16 +53,14 @@ def retry(
             resume from, or a file.
     """
     stages, reasons = [step.name for step in all_steps() if step is not Pack], all_reasons()
-    if stage is not None and stage not in stages:
-        raise UserError(f"--stage {stage!r}: want one of {', '.join(stages)}")
-    if reason is not None and reason not in reasons:
-        raise UserError(f"--reason {reason!r}: want one of {', '.join(reasons)}")
+    for option, given, known in (("stage", stage, stages), ("reason", reason, reasons)):
+        if given is not None and given not in known:
+            raise UserError(f"--{option} {given!r}: want one of {', '.join(known)}")
     asked = Retry(stage=stage, reason=reason, settings=tuple(settings))
     with open_finished(output, executor, progress) as opened:
         dataset, finished, store = opened.dataset, opened.work, opened.work.store
         state = read_state(store)
-        lock = lock_of(state, store)
-        plan = plan_retry(finished.plan, asked.settings, device=executor.device, lock=lock)
+        plan = plan_retry(finished.plan, opened.inputs, asked.settings, device=executor.device)
         work = dataclasses.replace(finished, plan=plan, retry=asked)
         listed = in_dataset(dataset, store, read_listing(store, wanted_by="retry"))
         manifest = manifest_before(dataset)
@@ -72,7 +69,7 @@ def retry(
         if state.retry is None:
             store.sweep(BEFORE)
             if not dataset.exists(MANIFEST):
-                complete(finished, listed, wanted_by="retry")
+                require_finished(finished, listed, wanted_by="retry")
         opened = dataclasses.replace(opened, work=work, built=finished.plan)
         while read_state(store).retry != asked:
             try:

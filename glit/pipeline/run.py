@@ -1,4 +1,4 @@
-"""From a folder of images to a dataset: open the work, run every step, publish.
+"""Run every step over an open work folder, and publish.
 
 Between the first step and the others, images that repeat others are left out. That needs the first
 step's tables of all chunks at once. They are searched once, and what was found is kept in the work
@@ -16,40 +16,21 @@ import pyarrow.parquet as pq
 
 from glit.data.schema import DUPLICATES_SCHEMA
 from glit.errors import DamagedTableError
-from glit.executors.protocols import Executor, Job, Tally
-from glit.pipeline.finished import not_finished
-from glit.pipeline.listing import Chunk
-from glit.pipeline.open_work import BuildRequest, OpenWork, open_build
-from glit.pipeline.preflight import check_early, check_scenes
+from glit.executors.protocols import Job, Tally
 from glit.pipeline.publish import publish
 from glit.pipeline.stage_task import StageTask
-from glit.pipeline.state import note_versions
-from glit.pipeline.tables import read_table, tables_ahead, write_table
-from glit.pipeline.work import BEFORE, Work
-from glit.runtime.progress import StageProgress
 from glit.stages.dedup import Duplicate, find_duplicates
 from glit.stages.ingest import Ingest, IngestConfig
+from glit.work.finished import not_finished
+from glit.work.folder import BEFORE, Work
+from glit.work.listing import Chunk
+from glit.work.open_work import OpenWork
+from glit.work.state import note_versions
+from glit.work.tables import read_table, tables_ahead, write_table
 
 _DUPLICATES = "duplicates-"
 _DUPLICATES_BEFORE = f"duplicates{BEFORE}"
 _SCHEMA = pa.schema([("chunk", pa.int64()), ("row", pa.int64()), *DUPLICATES_SCHEMA])
-
-
-def build(request: BuildRequest, executor: Executor, progress: StageProgress) -> dict[str, Any]:
-    """Build or finish a dataset, resumable at every chunk; its manifest.
-
-    Raises:
-        GlitError: see the one line it carries; what is done stays done.
-    """
-    with open_build(request, executor, progress) as (opened, chunks, finished):
-        if finished is not None:
-            return finished
-        opened.dataset.sweep_folders("", "data")
-        if opened.work.missing(Ingest.name, chunks):
-            check_early(opened.work, chunks, progress)
-        else:
-            check_scenes(opened.work, chunks, progress)
-        return run_and_publish(opened, chunks)
 
 
 def run_and_publish(
@@ -80,7 +61,9 @@ def run_stages(opened: OpenWork, chunks: list[Chunk]) -> tuple[list[Chunk], list
     note_versions(work.store, work.plan.recipe)
     first, *others = work.plan.flow.stages
     if work.missing(first, chunks):
-        forget_duplicates(work)
+        for name in work.store.names():  # those found in the tables of before
+            if name.startswith(_DUPLICATES):
+                work.store.remove(name)
     opened.executor.run([_job(opened, first, chunks)])
     chunks, duplicates = leave_out_duplicates(work, chunks)
     if work.retry is not None:
@@ -136,25 +119,18 @@ def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], 
     return _without(chunks, found), found
 
 
-def complete(work: Work, listed: list[Chunk], *, wanted_by: str) -> list[Chunk]:
-    """The chunks with their duplicates known, if every stage has done them all.
+def require_finished(work: Work, listed: list[Chunk], *, wanted_by: str) -> None:
+    """Refuse to go on if a stage has not done all chunks.
 
     Raises:
-        UserError: some stage has not.
+        UserError: it has not.
     """
     first, *others = work.plan.flow.stages
     if not work.missing(first, listed):
         chunks, _ = leave_out_duplicates(work, listed)
         if not any(work.missing(name, chunks) for name in others):
-            return chunks
+            return
     raise not_finished(work.store, wanted_by=wanted_by)
-
-
-def forget_duplicates(work: Work) -> None:
-    """To be called before an ingest table is written anew."""
-    for name in work.store.names():
-        if name.startswith(_DUPLICATES):
-            work.store.remove(name)
 
 
 def keep_duplicates_before(work: Work, chunks: list[Chunk]) -> None:

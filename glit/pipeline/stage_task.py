@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -17,14 +18,17 @@ from glit.executors.protocols import Heartbeat, Place, Resources, Tally
 from glit.models.device import gpu_memory
 from glit.models.files import weight_files, weights_hash
 from glit.models.weights import Resolved
-from glit.pipeline.failures import FailuresAlike, refuse_total_failure
-from glit.pipeline.listing import Chunk
-from glit.pipeline.state import STATE
-from glit.pipeline.tables import drops_by_reason, read_table
-from glit.pipeline.work import Work
 from glit.stages.base import TableStep
 from glit.stages.image_source import ImageSource
+from glit.work.folder import Work
+from glit.work.listing import Chunk
+from glit.work.state import STATE
+from glit.work.tables import drops_by_reason, read_table
 
+MOST_ALIKE = 100
+_ALL_FAILED = 8
+_FAILURES = {"model_error", "captioner_error", "not_finite"}
+_BAD_CAPTIONS = {"content_filter", "empty_caption", "looping", "refusal", "wrong_language"}
 _KEEP_EVERY_S = 20.0
 _BEAT_EVERY_S = 0.5
 _LOST = {
@@ -251,3 +255,51 @@ def with_heartbeats(
         if since.bit_count() == 1:
             yield Heartbeat(rows=len(done), drops=drops, gpu_memory=gpu_memory())
     return done
+
+
+class FailuresAlike:
+    """Ends a stage whose model gave nothing yet, always for the same reason."""
+
+    def __init__(self, stage: str, backend: Backend | None) -> None:
+        """For a stage; without a backend nothing is counted."""
+        writes = backend is not None and backend.reads == "pixels" and stage == "caption"
+        self._stage = stage
+        self._reasons = _FAILURES | (_BAD_CAPTIONS if writes else set())
+        self._lock = threading.Lock()
+        self._is_on = backend is not None
+        self._failed: list[str] = []
+
+    def count(self, row: dict[str, Any]) -> None:
+        """Count a row.
+
+        Raises:
+            RunError: it is the hundredth, and all failed for one reason.
+        """
+        drop = row.get("drop") or {}
+        with self._lock:
+            found = drop.get("reason", "")
+            if found not in self._reasons or (self._failed and self._failed[0] != found):
+                self._is_on = False  # the model works, or does not always fail in the same way
+            if not self._is_on:
+                return
+            self._failed.append(found)
+            if len(self._failed) < MOST_ALIKE:
+                return
+        raise RunError(
+            f"stage {self._stage}: the first {MOST_ALIKE} samples all failed as {found}; the "
+            f"last: {drop['message']}; change recipe, model or server, then run it again"
+        )
+
+
+def refuse_total_failure(stage: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Refuse a chunk of which the model failed on every sample.
+
+    Raises:
+        RunError: with the first failure.
+    """
+    failed = [row["drop"] for row in rows if (row.get("drop") or {}).get("reason") in _FAILURES]
+    if len(rows) >= _ALL_FAILED and len(failed) == len(rows):
+        raise RunError(
+            f"stage {stage}: the model failed on all {len(rows)} samples of a chunk; "
+            f"the first failure: {failed[0]['message']}"
+        )

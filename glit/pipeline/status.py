@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -16,12 +17,12 @@ from glit.data.schema import DROPS_SCHEMA
 from glit.dataset.manifest import MANIFEST, num_series, read_manifest
 from glit.dataset.query import check_select, lock_down, sql_fault
 from glit.errors import DamagedTableError, InputError, UserError
-from glit.pipeline.state import STATE, read_state
-from glit.pipeline.tables import read_table, sum_counts
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps
 from glit.stages.ingest import Ingest
 from glit.storage.store import Store, absolute
+from glit.work.state import STATE, read_state
+from glit.work.tables import read_table, sum_counts
 
 _TABLE = re.compile(r"\d{6}-\w+\.parquet")
 _SO_FAR = re.compile(r"\d{6}-\w+\.so-far\.parquet")
@@ -124,15 +125,12 @@ def unfinished_build(output: str) -> UnfinishedBuild | None:
     return UnfinishedBuild(output)
 
 
+@dataclass(frozen=True, slots=True)
 class UnfinishedBuild:
-    """A build without a dataset.
+    """A build without a dataset."""
 
-    Args:
-        output: its folder or address.
-    """
-
-    def __init__(self, output: str) -> None:
-        self.output = output
+    output: str
+    """Its folder or address."""
 
     def drops(self) -> pa.Table:
         """The drops in the tables of a build, as ``drops.parquet`` will have them.

@@ -43,8 +43,8 @@ def write_sample(out: Path, progress: StageProgress) -> dict[str, Any]:
         MissingExtraError: there is nothing to count tokens with.
     """
     from glit.executors.local import LocalExecutor
-    from glit.pipeline.run import BuildRequest, build
-    from glit.stages.recipe import load_recipe
+    from glit.pipeline.build import BuildRequest, build
+    from glit.planning.recipe import load_recipe
 
     images, captions, rows = out / "images", [], []
     try:

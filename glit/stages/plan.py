@@ -67,7 +67,7 @@ def _written(value: Any) -> Any:
 class Plan:
     """A recipe with its models found, its device and precisions decided, its prompt read.
 
-    Made once, by :func:`glit.pipeline.plan.make_plan`, and carried to every worker. Picklable.
+    Made once, by :func:`glit.planning.plan.make_plan`, and carried to every worker. Picklable.
     """
 
     recipe: Recipe
@@ -97,6 +97,11 @@ class Plan:
     def config(self, kind: type[ConfigT]) -> ConfigT:
         """The settled table of this class."""
         return next(table for table in self.configs.values() if type(table) is kind)
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """By stage: the folder of its tables."""
+        return {name: self.folder(name) for name in self.flow.stages}
 
     def folder(self, step: str) -> str:
         """Name of a step's folder of tables."""

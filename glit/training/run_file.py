@@ -14,9 +14,9 @@ from torch import nn
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.models.files import weights_hash
+from glit.planning.recipe import load_table, overridden_tables, read_tables
 from glit.recipes.config import as_table, build_dataclass
 from glit.recipes.plugins import plugin_of, require_loaded
-from glit.stages.recipe import load_table, overridden_tables, read_tables
 from glit.storage.store import Store
 from glit.training.config import TrainConfig
 from glit.training.mixture import Mixture

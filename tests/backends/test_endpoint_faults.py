@@ -16,8 +16,8 @@ from glit.backends.captioners import CAPTIONERS, endpoint, http_exchange
 from glit.backends.captioners.http_exchange import retry_after_s
 from glit.data.records import DropError
 from glit.errors import RecipeError, RunError, UserError
+from glit.planning.recipe import load_recipe
 from glit.stages.caption import CaptionConfig
-from glit.stages.recipe import load_recipe
 
 HALF = "A red ball lies on a green field. A blue box"
 GREY = np.full((4, 4, 3), 200, np.uint8)

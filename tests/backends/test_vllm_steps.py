@@ -11,8 +11,8 @@ from glit.backends.captioners import CAPTIONERS
 from glit.backends.captioners.vllm_engine import _Steps, engine_arguments
 from glit.errors import RecipeError
 from glit.models.weights import resolve
+from glit.planning.recipe import load_recipe
 from glit.stages.caption import CaptionConfig
-from glit.stages.recipe import load_recipe
 
 
 class FakeEngine:

@@ -25,10 +25,10 @@ from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.scorers.cosine import Cosine
 from glit.evaluation.scorers.finelip import FineLipScore
 from glit.evaluation.scorers.sentence_patches import SentencePatches
+from glit.planning.recipe import load_table
 from glit.runtime.tables import markdown
 from glit.scenes.captions import write_caption
 from glit.scenes.questions import KINDS, questions, twins, without_twins
-from glit.stages.recipe import load_table
 from glit.training.run_file import settings
 
 SMALL = Scenes(gallery=12, twins=6, local=8, validation=4)

@@ -30,9 +30,9 @@ from glit.errors import GlitError, InputError, RecipeError, RunError, UserError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
 from glit.images import decode
+from glit.planning.recipe import load_recipe
 from glit.recipes.config import identity
 from glit.stages.exclude import ExcludeConfig, open_references
-from glit.stages.recipe import load_recipe
 
 
 def jpeg(image: Image.Image, quality: int = 50) -> Image.Image:

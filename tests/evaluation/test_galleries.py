@@ -15,7 +15,7 @@ from PIL import Image
 from glit.cli.main import app
 from glit.evaluation.collection import JointCollection, open_collection
 from glit.evaluation.readers import READERS
-from glit.stages.recipe import load_table
+from glit.planning.recipe import load_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "evaluation.md"
 COMMAND = re.compile(r"^glit eval (\S+) (.*--format .*?)  # (\d+) images, (\d+) captions$", re.M)

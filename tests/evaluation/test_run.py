@@ -16,8 +16,8 @@ from glit.errors import InputError, RecipeError, RunError, UserError, WeightsErr
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import evaluate
 from glit.evaluation.tasks import TASKS
+from glit.planning.recipe import load_table
 from glit.runtime import cpu_threads
-from glit.stages.recipe import load_table
 
 
 def test_a_scorer_that_is_not_there(tiny_clip, make_dataset) -> None:

@@ -11,8 +11,8 @@ from glit import api
 from glit.executors import choice
 from glit.executors.choice import choose_executor, few_images
 from glit.inputs.source import Source, find_source
-from glit.pipeline.run import BuildRequest
-from glit.stages.recipe import load_recipe
+from glit.pipeline.build import BuildRequest
+from glit.planning.recipe import load_recipe
 
 
 @pytest.fixture(autouse=True)

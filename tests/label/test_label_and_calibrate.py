@@ -17,11 +17,11 @@ from glit.label.calibrate import calibrate
 from glit.label.choose import choose
 from glit.label.server import LabelSite, Questions
 from glit.label.verdicts import Labelled, add_verdict, read_verdicts
+from glit.planning.recipe import load_recipe
 from glit.rules.calibration import read_calibration
 from glit.runtime.local_server import address_of, loopback_server, shown
 from glit.scenes import write_scenes
 from glit.stages.pair import PairConfig
-from glit.stages.recipe import load_recipe
 
 
 @pytest.fixture(scope="module")

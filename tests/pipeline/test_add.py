@@ -28,9 +28,9 @@ from glit.dataset.verify import verify
 from glit.errors import InputError, UserError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.add import add
-from glit.pipeline.build_lock import clean
 from glit.pipeline.retry import retry
 from glit.storage.store import Store
+from glit.work.build_lock import clean
 
 
 def test_what_is_added_is_what_one_build_of_all_would_hold(old, added, tmp_path):

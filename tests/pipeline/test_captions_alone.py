@@ -21,10 +21,10 @@ from glit.errors import InputError, RecipeError, RunError, UserError
 from glit.executors.local import LocalExecutor
 from glit.exporters import EXPORTERS, OF_REGIONS, export
 from glit.pipeline.add import add
-from glit.pipeline.plan import find_models
 from glit.pipeline.retry import retry
 from glit.pipeline.stage_task import StageWorker
-from glit.stages.recipe import load_recipe, recipe_from_dict
+from glit.planning.plan import find_models
+from glit.planning.recipe import load_recipe, recipe_from_dict
 from glit.storage.store import Store
 from glit.training import setup
 from glit.training.config import TrainConfig

@@ -20,10 +20,10 @@ from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import GlitError, StorageError, UserError
 from glit.executors.local import LocalExecutor
-from glit.pipeline import build_lock as one_build
 from glit.pipeline.retry import retry
 from glit.pipeline.status import status
 from glit.storage.store import Store
+from glit.work import build_lock as one_build
 
 NUM = 4
 

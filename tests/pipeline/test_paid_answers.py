@@ -7,7 +7,7 @@ from building import data_bytes, png, run_build
 from chat_server import Server, ok
 
 from glit.errors import RunError, UserError
-from glit.pipeline import failures
+from glit.pipeline import stage_task
 
 CAPTION = "A red ball lies on a green field. A blue box stands behind it."
 
@@ -52,7 +52,7 @@ def test_answers_that_were_paid_for_are_kept_when_a_build_ends(photographs, tmp_
 
 
 def test_a_server_that_fails_on_all_in_one_way_ends_the_build(photographs, tmp_path, monkeypatch):
-    monkeypatch.setattr(failures, "MOST_ALIKE", 5)
+    monkeypatch.setattr(stage_task, "MOST_ALIKE", 5)
     with (
         OutOfMoney(0) as server,
         pytest.raises(RunError, match="the first 5 samples all failed as refusal; the last: "),
@@ -63,7 +63,7 @@ def test_a_server_that_fails_on_all_in_one_way_ends_the_build(photographs, tmp_p
 
 def test_a_server_that_fails_on_some_does_not(photographs, tmp_path, monkeypatch):
     """One that is answered, or another reason, and the rest are drops of their own."""
-    monkeypatch.setattr(failures, "MOST_ALIKE", 5)
+    monkeypatch.setattr(stage_task, "MOST_ALIKE", 5)
     seen = []
 
     def answer(body):

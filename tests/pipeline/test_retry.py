@@ -18,9 +18,9 @@ from glit.errors import RunError, UserError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.pipeline.stage_task import StageWorker
-from glit.pipeline.state import Retry, read_state
 from glit.pipeline.status import status
 from glit.storage.store import Store
+from glit.work.state import Retry, read_state
 
 
 @pytest.fixture

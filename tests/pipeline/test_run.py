@@ -115,8 +115,8 @@ def test_limit(scenes, tmp_path):
 
 
 def test_one_build_at_a_time(scenes, tmp_path):
-    from glit.pipeline.build_lock import only_one_build
     from glit.storage.store import Store
+    from glit.work.build_lock import only_one_build
 
     with (
         only_one_build(Store(tmp_path / "out" / "work")),

@@ -15,8 +15,8 @@ from glit.errors import InputError, RecipeError, UserError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.add import add
 from glit.pipeline.retry import retry
+from glit.planning.recipe import load_recipe
 from glit.recipes.config import identity
-from glit.stages.recipe import load_recipe
 
 LONG = "A red circle on the left. A blue square on the right."
 

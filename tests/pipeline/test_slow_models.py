@@ -14,11 +14,11 @@ from glit.backends.protocols import ProposerConfig
 from glit.models.weights import Resolved
 from glit.pipeline import stage_task
 from glit.pipeline.status import status
+from glit.planning.recipe import load_recipe
 from glit.recipes.config import identity
 from glit.runtime import progress as progress_module
 from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
-from glit.stages.recipe import load_recipe
 
 RECIPE = {"recipe": "lism-mini"}
 

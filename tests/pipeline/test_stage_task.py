@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from building import data_bytes, run_build
+from building import data_bytes, plan_of, run_build
 
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.errors import RunError
-from glit.pipeline import stage_task, tables
-from glit.pipeline.plan import make_plan
-from glit.pipeline.work import Work
-from glit.stages.recipe import load_recipe
+from glit.pipeline import stage_task
+from glit.planning.recipe import load_recipe
 from glit.storage.store import Store
+from glit.work import tables
+from glit.work.folder import Work
 
 GB = 1_000_000_000
 
@@ -25,7 +25,7 @@ def test_sam_needs_memory_beyond_that_of_its_weights(tmp_path):
     )
     brought = BroughtCaptions(name="none", table="")
     images = Store(tmp_path)
-    work = Work(store=images, images=images, plan=make_plan(recipe, device="cpu", brought=brought))
+    work = Work(store=images, images=images, plan=plan_of(recipe, captions=brought))
     task = stage_task.StageTask(name="propose", work=work)
     assert task.needs.memory_bytes > 1.81 * GB
 

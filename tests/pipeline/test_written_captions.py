@@ -20,10 +20,10 @@ from glit.dataset.verify import verify
 from glit.errors import RecipeError
 from glit.images import decode
 from glit.models.weights import resolve
-from glit.pipeline.prompts import further_prompts, read_prompt
+from glit.planning.prompts import further_prompts, read_prompt
+from glit.planning.recipe import load_recipe
 from glit.recipes.resources import default_prompt
 from glit.stages.caption import CaptionConfig, StreamCaptions, WriteKinds
-from glit.stages.recipe import load_recipe
 from glit.text.sentences import make_splitter
 
 KINDS = 'caption.kinds=["long","short"]'

@@ -9,15 +9,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from building import plan_of
 
 from glit.cli import main as command_line
 from glit.errors import MissingExtraError
 from glit.executors import choice
 from glit.installation import DISTRIBUTION, install_command
-from glit.pipeline.plan import make_plan
+from glit.planning.recipe import load_recipe
 from glit.recipes.extras import MODULES, extra_with, require, require_all
 from glit.stages import needed_extras
-from glit.stages.recipe import load_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -112,7 +112,7 @@ def test_the_extra_of_a_module():
 def test_a_build_is_refused_in_its_plan(hide, hidden, overrides, message):
     hide(hidden)
     with pytest.raises(MissingExtraError, match=message):
-        make_plan(load_recipe("mini", overrides=overrides), device="cpu")
+        plan_of(load_recipe("mini", overrides=overrides))
 
 
 def test_a_module_missing_after_all_is_one_line(monkeypatch, capsys):

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from glit.cli.main import app
 from glit.errors import RecipeError
-from glit.stages.recipe import load_recipe, load_table
+from glit.planning.recipe import load_recipe, load_table
 
 
 @pytest.fixture(autouse=True)

@@ -23,10 +23,10 @@ from warm import Warm, needs_a_shell, warm
 
 from glit.cli import options
 from glit.cli.main import app
+from glit.planning.recipe import LEARN_TABLES, load_recipe, load_table
 from glit.recipes.config import Choice
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_steps
-from glit.stages.recipe import LEARN_TABLES, load_recipe, load_table
 from tools.docs import DOCS, pages
 
 ROOT = DOCS.parent

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from building import plan_of
 
 import glit
 from glit.errors import RecipeError
-from glit.pipeline.plan import make_plan
-from glit.stages.recipe import load_recipe
+from glit.planning.recipe import load_recipe
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_it_trains_on_drawn_pairs(dataset, tmp_path):
 )
 def test_what_does_not_fit_together_is_refused_in_the_plan(changes, message):
     with pytest.raises(Exception, match=message) as caught:
-        make_plan(load_recipe("glit-mini", overrides=changes), device="cpu")
+        plan_of(load_recipe("glit-mini", overrides=changes))
     assert isinstance(caught.value, glit.GlitError)
 
 
@@ -78,16 +78,16 @@ def test_a_calibration_of_another_matcher_is_refused_by_name(tmp_path):
     (tmp_path / "other.json").write_text(json.dumps(values))
     recipe = load_recipe("glit-mini", overrides=[f"pair.calibration={tmp_path}/other.json"])
     with pytest.raises(RecipeError, match="for scores of the matcher .*'clip-vit-b-16'.*not for"):
-        make_plan(recipe, device="cpu")
+        plan_of(recipe)
 
 
 def test_a_rule_of_another_version_pairs_anew(monkeypatch):
     from glit.rules.centred import Centred
 
     recipe = load_recipe("mini", overrides=["pair.rule=centred"])
-    before = make_plan(recipe, device="cpu").fingerprints
+    before = plan_of(recipe).fingerprints
     monkeypatch.setattr(Centred, "version", 2, raising=False)
-    after = make_plan(recipe, device="cpu").fingerprints
+    after = plan_of(recipe).fingerprints
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"pair", "pack"}
 

@@ -100,7 +100,7 @@ def test_the_old_name_of_it_is_read_with_a_warning(scenes, tmp_path):
 
 
 def test_the_manifest_of_an_earlier_version_is_read(scenes, tmp_path):
-    from glit.stages.recipe import load_recipe, recipe_from_dict
+    from glit.planning.recipe import load_recipe, recipe_from_dict
 
     values = load_recipe("mini").as_dict()
     values["score"] |= {"opinion": "", "opinion_revision": "main"}

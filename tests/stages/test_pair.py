@@ -6,8 +6,8 @@ from scored import sentences
 
 from glit.data.records import Box, Region, Sample, Scores
 from glit.errors import RecipeError
+from glit.planning.recipe import load_recipe
 from glit.stages.pair import PairConfig, PairStage
-from glit.stages.recipe import load_recipe
 
 
 def sample() -> Sample:

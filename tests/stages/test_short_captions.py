@@ -14,7 +14,7 @@ from glit.dataset.verify import verify
 from glit.errors import RecipeError, UserError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
-from glit.stages.recipe import load_recipe
+from glit.planning.recipe import load_recipe
 from glit.text.sentences import make_splitter
 
 SHORT = "caption.short=first_sentence"

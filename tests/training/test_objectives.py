@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from made_features import NUMBERS, SCALE, at, cross_entropy, logits, objective_of, random_features
 
 from glit.errors import RecipeError
-from glit.stages.recipe import load_table
+from glit.planning.recipe import load_table
 from glit.training.config import TrainConfig
 from glit.training.objectives import OBJECTIVES
 from glit.training.objectives.fast_goal import FastGoal

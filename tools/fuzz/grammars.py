@@ -22,9 +22,9 @@ from glit.clip.kinds import open_model
 from glit.clip.preprocess import fit_image
 from glit.dataset.query import query
 from glit.errors import GlitError
+from glit.planning.recipe import load_recipe
 from glit.recipes.config import identity
 from glit.stages import all_steps
-from glit.stages.recipe import load_recipe
 
 _VALUES: tuple[Any, ...] = (
     True, False, 0, 1, -1, 7, 0.5, 1e300, "", "clip", "grid", "vllm", "endpoint", "mini-matcher",

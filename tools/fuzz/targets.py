@@ -34,18 +34,18 @@ from glit.inputs.user_regions import read_regions
 from glit.label.verdicts import read_verdicts
 from glit.models.tokenizer import TextTokenizer
 from glit.models.weights import resolve
-from glit.pipeline.lock import read_lock
-from glit.pipeline.tables import read_table
+from glit.planning.lock import read_lock
+from glit.planning.recipe import load_recipe
 from glit.recipes.resources import builtin_calibrations, builtin_recipes
 from glit.rules.calibration import read_calibration
 from glit.stages.ingest import IngestConfig, ingest
-from glit.stages.recipe import load_recipe
 from glit.stages.split import SplitConfig, SplitStage
 from glit.storage.checksummed_parquet import write_sealed
 from glit.storage.members import stem
 from glit.storage.store import Entry, Store
 from glit.text.faults import caption_fault
 from glit.view.page_file import json_for_html
+from glit.work.tables import read_table
 from tools.fuzz import grammars
 from tools.fuzz.strangers import WHOLE, Strangers
 

@@ -26,12 +26,14 @@ from glit.executors.local import to_its_end
 from glit.executors.process import prepare_own_process
 from glit.executors.protocols import Job
 from glit.images import decode
-from glit.pipeline.plan import make_plan
-from glit.pipeline.run import BuildRequest, build
+from glit.inputs.source import Source
+from glit.pipeline.build import BuildRequest, build
+from glit.planning.inputs import Inputs
+from glit.planning.plan import make_plan
+from glit.planning.recipe import load_recipe
 from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
 from glit.stages.plan import Recipe
-from glit.stages.recipe import load_recipe
 from tools.measure.clock import printed, seconds
 
 _CORNERS = ("x0", "y0", "x1", "y1")
@@ -86,7 +88,8 @@ def floor(num: int) -> Iterator[Row]:
 def _floor(recipe: Recipe, rows: list[dict[str, Any]]) -> dict[str, float]:
     """CPU seconds of the models alone, each with the batch size that suits it best."""
     torch.set_num_threads(1)
-    models = make_plan(recipe, device="cpu").models
+    inputs = Inputs(source=Source(root="images"))
+    models = make_plan(recipe, inputs, device="cpu").models
     images = [decode(row["image"]["bytes"]) for row in rows]
     captioner = TransformersCaptioner(recipe.caption, models["captioner"], "Describe it.")
     inputs = [captioner.prepare(image) for image in images]

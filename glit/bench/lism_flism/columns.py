@@ -19,8 +19,8 @@ from glit.bench.scenes import Truth
 from glit.data.records import Drop, Sample
 from glit.images import Pixels
 from glit.models.weights import Resolved
+from glit.planning.recipe import Recipe
 from glit.stages.image_source import ImageSource
-from glit.stages.recipe import Recipe
 from glit.storage.store import Store
 
 Method = Literal["lism", "flism"]

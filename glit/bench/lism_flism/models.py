@@ -18,8 +18,8 @@ from glit.errors import WeightsError
 from glit.images import Pixels
 from glit.models.device import pick_device
 from glit.models.weights import Resolved, is_here, resolve
+from glit.planning.recipe import load_recipe
 from glit.stages.plan import Recipe
-from glit.stages.recipe import load_recipe
 
 Weights = Literal["random", "mini", "manifest"]
 

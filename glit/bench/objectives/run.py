@@ -29,9 +29,9 @@ from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import open_embedder
 from glit.evaluation.scorers.finelip import FineLipScore
+from glit.planning.recipe import load_table
 from glit.runtime.process_state import without_bars
 from glit.runtime.tables import Table, markdown
-from glit.stages.recipe import load_table
 from glit.training.config import TrainConfig
 from glit.training.objective import Objective
 from glit.training.objectives import OBJECTIVES

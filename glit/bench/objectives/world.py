@@ -23,13 +23,13 @@ from glit.errors import UserError
 from glit.evaluation.collection import DatasetCollection
 from glit.evaluation.config import EvaluateConfig
 from glit.images import Pixels, decode
+from glit.planning.recipe import load_table
 from glit.recipes.config import as_table
 from glit.scenes.captions import SceneCaption, write_caption
 from glit.scenes.layout import SPLITS, Scene
 from glit.scenes.questions import twins, without_twins
 from glit.scenes.render import render
 from glit.stages.negatives import NegativesStage
-from glit.stages.recipe import load_table
 from glit.text.spans import Span
 from glit.training.run_file import dataset_hash
 

@@ -14,13 +14,13 @@ from glit.bench.pairs.measure import Judged, calibrated, judged, measure
 from glit.bench.pairs.support import check_captions, page_of_captions
 from glit.bench.scenes import LEVELS, build_scenes, scenes_folder
 from glit.errors import InputError
+from glit.planning.recipe import load_recipe
 from glit.recipes.config import as_table
 from glit.rules.calibration import Calibration
 from glit.runtime.tables import Page, Table, with_half_range
 from glit.scenes.layout import SPLITS
 from glit.stages.ground import GroundConfig
 from glit.stages.pair import PairConfig, identity_of_scores
-from glit.stages.recipe import load_recipe
 
 RECIPE = "glit-mini"
 """Whose table ``[pair]`` is the recommended one."""

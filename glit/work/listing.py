@@ -6,6 +6,7 @@ appends one. The file's metadata says how many chunks each has.
 
 from __future__ import annotations
 
+import contextlib
 import filecmp
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -21,9 +22,12 @@ import pyarrow.parquet as pq
 
 from glit.data.schema import LISTING_SCHEMA
 from glit.errors import RunError, first_line
-from glit.pipeline.scan import BATCH, Found
+from glit.planning.inputs import Inputs
+from glit.stages.ingest import IngestConfig
+from glit.stages.plan import Plan
 from glit.storage.duckdb_temp import quoted, spilling
 from glit.storage.store import Entry, Store
+from glit.work.scan import BATCH, Found, images_now
 
 DAMAGED = (OSError, ValueError, pa.ArrowException)
 """What reading a damaged listing raises."""
@@ -319,3 +323,21 @@ class EarlierListing:
         """Put it into the new one's place; its chunks."""
         self._now.write_bytes(self._work.read("listing.parquet"))
         return self.chunks
+
+
+@contextlib.contextmanager
+def new_listing(
+    work: Store, plan: Plan, inputs: Inputs, *, limit: int | None
+) -> Iterator[tuple[list[Chunk], EarlierListing, Found]]:
+    """List the images of a build; the listing takes its place when the block ends without an error.
+
+    One with additions stays as it is where its images are those that were found. Yields the chunks,
+    the listing that was there before, and the images.
+    """
+    size = plan.config(IngestConfig).chunk_size
+    with images_now(work, plan, inputs.source) as now, work.atomic("listing.parquet") as target:
+        chunks = write_listing(now, target, chunk_size=size, limit=limit)
+        earlier = EarlierListing(work, target)
+        if earlier.is_added_to and not earlier.difference:
+            chunks = earlier.keep()
+        yield chunks, earlier, now

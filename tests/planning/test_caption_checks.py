@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 from adding import Notes
-from building import Counting, edit_state, run_build
+from building import Counting, edit_state, plan_of, run_build
 
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.backends.user_tables import UserTable
@@ -17,10 +17,9 @@ from glit.errors import UserError
 from glit.executors.local import LocalExecutor
 from glit.models.weights import Resolved
 from glit.pipeline.add import add
-from glit.pipeline.plan import make_plan
+from glit.planning.recipe import load_recipe, recipe_of_build, recipes_differ
 from glit.recipes.resources import builtin_recipes
 from glit.stages.pair import PairConfig
-from glit.stages.recipe import load_recipe, recipe_of_build, recipes_differ
 from tools import golden
 
 BEFORE = {  # of caption and pack on a CPU, as tests/golden had them before there was the setting
@@ -41,14 +40,13 @@ def fingerprints(name: str, *settings: str) -> dict[str, str]:
         return Resolved(name=model, path=golden.FOLDER, revision=revision, sha256=digest)
 
     with (
-        mock.patch("glit.pipeline.plan.resolve", at_hand),
+        mock.patch("glit.planning.plan.resolve", at_hand),
         mock.patch.object(PairConfig, "check_calibration"),
     ):
         return dict(
-            make_plan(
+            plan_of(
                 load_recipe(name, overrides=settings),
-                device="cpu",
-                brought=BroughtCaptions(name="captions.jsonl", table="captions.parquet"),
+                captions=BroughtCaptions(name="captions.jsonl", table="captions.parquet"),
                 regions=UserTable(name="regions.jsonl", table="regions.parquet"),
             ).fingerprints
         )

@@ -6,16 +6,16 @@ import json
 import shutil
 
 import pytest
-from building import edit_state, quiet, run_build
+from building import edit_state, plan_of, quiet, run_build
 from huggingface_hub import constants
 
 from glit.errors import UserError, WeightsError
 from glit.executors.local import LocalExecutor
-from glit.pipeline.lock import Lock, lock_text, read_lock
-from glit.pipeline.plan import find_models, make_plan
 from glit.pipeline.retry import retry
+from glit.planning.lock import Lock, lock_text, read_lock
+from glit.planning.plan import find_models
+from glit.planning.recipe import load_recipe
 from glit.recipes.resources import mini_model
-from glit.stages.recipe import load_recipe
 
 OLD, NEW = "a" * 40, "b" * 40
 
@@ -72,7 +72,7 @@ def test_the_same_files_from_another_place_pass(tmp_path):
 def test_a_role_that_is_not_in_the_lock(tmp_path):
     lock = read_lock(write_lock(tmp_path / "l.json", overrides=["propose.backend=grid"]))
     with pytest.raises(WeightsError, match="proposer: found 'mini-proposer' .*locked is none"):
-        make_plan(load_recipe("mini"), device="cpu", lock=lock)
+        plan_of(load_recipe("mini"), lock=lock)
 
 
 def test_a_locked_commit_is_taken_though_main_has_moved(tmp_path, monkeypatch):

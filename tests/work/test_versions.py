@@ -10,10 +10,10 @@ from building import Counting, run_build, with_captions_beside
 
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
-from glit.pipeline import state as versions
-from glit.pipeline.state import versions_of
+from glit.planning.recipe import load_recipe
 from glit.recipes.extras import DISTRIBUTIONS, MODULES
-from glit.stages.recipe import load_recipe
+from glit.work import state as versions
+from glit.work.state import versions_of
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from glit.cli.timeline import timeline_lines
 from glit.executors.protocols import BusyInterval
-from glit.pipeline.timeline import Timeline, read_timelines
 from glit.storage.store import Store
+from glit.work.timeline import Timeline, read_timelines
 
 
 def stretch(start_s, stop_s):

@@ -2,7 +2,7 @@
 
     work/listing.parquet                               the input, one row group a chunk
     work/<stage>-<fingerprint>/000012-<key>.parquet    a stage's table for a chunk
-    work/ledger-<fingerprint>/000012-<key>.parquet     see :mod:`glit.pipeline.ledger`
+    work/ledger-<fingerprint>/000012-<key>.parquet     see :mod:`glit.work.ledger`
 
 A table that exists is complete; nothing else says what is done.
 
@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 
 from glit.data.records import Sample
 from glit.errors import DamagedTableError
-from glit.pipeline.listing import Chunk, open_listing, read_chunk
-from glit.pipeline.state import Retry
-from glit.pipeline.tables import read_table, stage_table, write_table
 from glit.stages.ingest import Ingest
 from glit.stages.plan import Plan
 from glit.storage.store import Entry, Store
+from glit.work.listing import Chunk, open_listing, read_chunk
+from glit.work.state import Retry
+from glit.work.tables import read_table, stage_table, write_table
 
 T = TypeVar("T")
 BEFORE = ".before"

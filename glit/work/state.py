@@ -64,7 +64,7 @@ class Published:
     images: str
     """Hash over what its images were."""
     content: str
-    """Hash over what was shipped of them; see :class:`glit.pipeline.ledger.Ledger`."""
+    """Hash over what was shipped of them; see :class:`glit.work.ledger.Ledger`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,9 +181,8 @@ def _read(work: Store, name: str) -> BuildState:
                 f"{work.root}/{name}: damaged, or changed by hand; run glit build again, which "
                 "writes it anew and reuses the tables"
             )
-    if not isinstance(found, dict) or not found.keys() >= _WANTED:
-        raise other_version(work)
-    if isinstance(found["recipe"], dict) and "name" not in found["recipe"]:
+    is_known = isinstance(found, dict) and found.keys() >= _WANTED
+    if not is_known or (isinstance(found["recipe"], dict) and "name" not in found["recipe"]):
         raise other_version(work)
     if found.get("version") != _VERSION:
         raise UnreadNotesError(

@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.backends.matchers.clip import own_scale
-from glit.backends.user_tables import UserTable
 from glit.errors import MissingModelError, RecipeError, UserError, WeightsError, closest
 from glit.models.files import has_tokenizer, model_type
 from glit.models.weights import Resolved, resolve
-from glit.pipeline.lock import Lock
-from glit.pipeline.prompts import further_prompts, read_prompt
+from glit.planning.inputs import Inputs
+from glit.planning.lock import Lock
+from glit.planning.prompts import further_prompts, read_prompt
+from glit.planning.recipe import overridden_tables, recipe_from_dict
 from glit.recipes.config import identity
 from glit.recipes.extras import require_all
 from glit.recipes.plugins import plugin_of
@@ -31,25 +31,15 @@ from glit.stages import flow, needed_extras
 from glit.stages.base import Step, parts_of
 from glit.stages.pair import PairStage
 from glit.stages.plan import Plan, Recipe
-from glit.stages.recipe import overridden_tables, recipe_from_dict
 
 
-def make_plan(
-    recipe: Recipe,
-    *,
-    device: str,
-    brought: BroughtCaptions | None = None,
-    regions: UserTable | None = None,
-    lock: Lock | None = None,
-) -> Plan:
+def make_plan(recipe: Recipe, inputs: Inputs, *, device: str) -> Plan:
     """Decide everything that a build needs to have decided before its first image is read.
 
     Args:
         recipe: as the user wrote it.
+        inputs: the user's tables, and the lock whose commits of models are taken.
         device: the best one that the executor's workers have: ``cuda``, ``mps`` or ``cpu``.
-        brought: the user's captions.
-        regions: the user's regions.
-        lock: the models to build with; their commits are taken from it.
 
     Raises:
         RecipeError: captions or regions are wanted but none were given, or the prompt file is
@@ -59,19 +49,19 @@ def make_plan(
             locked one.
         UserError: a step wants a device that no worker has.
     """
-    if recipe.caption.backend == "provided" and brought is None:
+    if recipe.caption.backend == "provided" and inputs.captions is None:
         raise RecipeError(
             "caption.backend = 'provided' wants the captions: add --captions FILE "
             "(.jsonl, .csv or .parquet keyed by path), or use caption.backend = 'sidecar'"
         )
     enabled = flow(recipe.tables)
-    if (step := brings_regions(recipe)) and regions is None:
+    if (step := brings_regions(recipe)) and inputs.regions is None:
         raise RecipeError(
             f"{step}.backend = 'provided' wants the regions: add --regions FILE (.jsonl, .csv, "
             ".parquet or COCO's .json), or use propose.backend = 'file' for NAME.json beside images"
         )
     require_all(needed_extras(recipe))
-    models = find_models(recipe, lock=lock)
+    models = find_models(recipe, lock=inputs.lock)
     if PairStage.name in enabled.stages:
         pair = recipe.pair.with_scale(own_scale(models.get("matcher")))
         recipe = dataclasses.replace(recipe, tables={**recipe.tables, "pair": pair})
@@ -87,8 +77,10 @@ def make_plan(
         calibration=(
             find_calibration(recipe.pair.calibration) if PairStage.name in enabled.stages else None
         ),
-        brought=brought and dataclasses.replace(brought, kinds=recipe.caption.kinds),
-        regions=regions,
+        brought=(
+            inputs.captions and dataclasses.replace(inputs.captions, kinds=recipe.caption.kinds)
+        ),
+        regions=inputs.regions,
         beside=_read_beside(recipe),
     )
     for step in enabled.steps:
@@ -96,14 +88,14 @@ def make_plan(
     return dataclasses.replace(plan, fingerprints=_fingerprints(plan))
 
 
-def plan_retry(plan: Plan, settings: Sequence[str], *, device: str, lock: Lock | None) -> Plan:
+def plan_retry(plan: Plan, inputs: Inputs, settings: Sequence[str], *, device: str) -> Plan:
     """The plan of a build with the settings of a retry. Its tables stay where they are.
 
     Args:
         plan: of the build.
+        inputs: of the build.
         settings: ``table.key=value``, for the samples that are tried again.
         device: as in :func:`make_plan`.
-        lock: of the build.
 
     Raises:
         UserError: they change more than how a dropped sample is tried.
@@ -117,42 +109,32 @@ def plan_retry(plan: Plan, settings: Sequence[str], *, device: str, lock: Lock |
             f"--set {min(other)}.…: a retry changes only {', '.join(sorted(changeable))}; the "
             "rest holds for the whole dataset, so build it anew with glit build --set"
         )
-    if "near_duplicates" in tables.get("ingest", {}):
-        raise UserError(
-            "--set ingest.near_duplicates: it decides of all images and not of dropped ones alone; "
-            "build it anew with glit build --set"
-        )
-    if deciding := sorted({"kinds", "short"} & tables.get("caption", {}).keys()):
-        raise UserError(
-            f"--set caption.{deciding[0]}: it decides which columns the dataset has; build it "
-            "anew with glit build --set"
-        )
-    if switched := [name for name, table in tables.items() if "enabled" in table]:
-        raise UserError(
-            f"--set {switched[0]}.enabled: it decides which steps the dataset has; build it anew "
-            "with glit build --set"
-        )
+    columns, steps = (f"it decides which {what} the dataset has" for what in ("columns", "steps"))
+    decided = {
+        "ingest.near_duplicates": "it decides of all images and not of dropped ones alone",
+        "caption.kinds": columns,
+        "caption.short": columns,
+        **{f"{name}.enabled": steps for name in tables},
+    }
+    for setting, why in decided.items():
+        table, _, key = setting.partition(".")
+        if key in tables.get(table, {}):
+            raise _of_whole_dataset(setting, why)
     values = plan.recipe.as_dict()
     values = {**values, **{name: {**values[name], **table} for name, table in tables.items()}}
-    retried = make_plan(
-        recipe_from_dict(values),
-        device=device,
-        brought=plan.brought,
-        regions=plan.regions,
-        lock=lock,
-    )
+    retried = make_plan(recipe_from_dict(values), inputs, device=device)
+    words, made_with = " ".join(settings), "which the whole dataset would have to be made with"
     if retried.beside != plan.beside:
-        raise UserError(
-            f"--set {' '.join(settings)}: reads other files beside the images, which the whole "
-            "dataset would have to be made with; build it anew with glit build --set"
-        )
+        raise _of_whole_dataset(words, f"reads other files beside the images, {made_with}")
     before = {role: model.identity() for role, model in plan.models.items()}
     if {role: model.identity() for role, model in retried.models.items()} != before:
-        raise UserError(
-            f"--set {' '.join(settings)}: another model, which the whole dataset would have to be "
-            "made with; build it anew with glit build --set"
-        )
+        raise _of_whole_dataset(words, f"another model, {made_with}")
     return dataclasses.replace(retried, fingerprints=plan.fingerprints)
+
+
+def _of_whole_dataset(setting: str, why: str) -> UserError:
+    """The error for a setting that a retry cannot change."""
+    return UserError(f"--set {setting}: {why}; build it anew with glit build --set")
 
 
 def find_calibration(name: str) -> Calibration | None:

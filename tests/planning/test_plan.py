@@ -8,7 +8,7 @@ import sys
 import cpu_only
 import pytest
 import torch
-from building import run_build
+from building import plan_of, run_build
 
 from glit.backends import base
 from glit.backends.captioners import kinds
@@ -19,9 +19,8 @@ from glit.errors import RecipeError, UserError, WeightsError
 from glit.executors.local import LocalExecutor
 from glit.models.device import torch_dtype
 from glit.models.weights import Resolved, manifest
-from glit.pipeline.plan import make_plan
+from glit.planning.recipe import load_recipe
 from glit.recipes.resources import mini_model
-from glit.stages.recipe import load_recipe
 from glit.training.accelerated import open_accelerator
 from glit.training.config import TrainConfig
 from tools import golden
@@ -30,7 +29,7 @@ from tools import golden
 def folder(recipe: str, *overrides: str, device: str) -> str:
     """Where regions would be kept by workers of this device."""
     settings = ["caption.backend=sidecar", *overrides]
-    return make_plan(load_recipe(recipe, overrides=settings), device=device).folder("propose")
+    return plan_of(load_recipe(recipe, overrides=settings), device=device).folder("propose")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def test_regions_of_two_precisions_do_not_mix(recipe, overrides, apart):
 
 def fingerprints(*overrides: str) -> dict[str, str]:
     settings = ["caption.backend=sidecar", *overrides]
-    return dict(make_plan(load_recipe("mini", overrides=settings), device="cpu").fingerprints)
+    return dict(plan_of(load_recipe("mini", overrides=settings)).fingerprints)
 
 
 @pytest.mark.parametrize(
@@ -114,10 +113,7 @@ def test_workers_compute_in_the_precision_of_the_plan(scenes, tmp_path, monkeypa
     assert dtypes == ["float32", "float32"]
     assert manifest["precision"] == {"propose": "float32", "score": "float32"}
     recipe = load_recipe("mini", overrides=["caption.backend=sidecar"])
-    assert (
-        manifest["fingerprints"]["propose"]
-        == (make_plan(recipe, device="cpu").fingerprints["propose"])
-    )
+    assert manifest["fingerprints"]["propose"] == plan_of(recipe).fingerprints["propose"]
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -149,7 +145,7 @@ def test_on_a_machine_with_a_gpu_these_tests_still_build_on_the_cpu(monkeypatch,
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
     device = LocalExecutor().device
-    plan = make_plan(load_recipe("mini", overrides=["caption.backend=sidecar"]), device=device)
+    plan = plan_of(load_recipe("mini", overrides=["caption.backend=sidecar"]), device=device)
     decided = [plan.configs[name] for name in ("propose", "score")]
     assert [(c.device, c.precision) for c in decided] == [("cpu", "float32")] * 2
     accelerator, _ = open_accelerator(TrainConfig(trackers=()), tmp_path)
@@ -185,7 +181,7 @@ def test_all_missing_models_of_a_recipe_are_named_at_once_with_a_command_each(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GLIT_WEIGHTS", "/weights")
     with pytest.raises(WeightsError) as caught:
-        make_plan(load_recipe("lism"), device="cpu")
+        plan_of(load_recipe("lism"))
     known = manifest()
     first, *lines = str(caught.value).splitlines()
     assert first.startswith("recipe 'lism': 3 of its models are not on this machine")
@@ -201,14 +197,14 @@ def test_all_missing_models_of_a_recipe_are_named_at_once_with_a_command_each(
 
 def test_one_missing_model_is_one_line():
     with pytest.raises(WeightsError, match="^proposer: model 'yolos-base': [^\n]*hf download") as e:
-        make_plan(load_recipe("mini", overrides=["propose.model=yolos-base"]), device="cpu")
+        plan_of(load_recipe("mini", overrides=["propose.model=yolos-base"]))
     assert len(str(e.value).splitlines()) == 1
 
 
 def test_a_misspelt_model_among_missing_ones_is_mended_not_fetched():
     recipe = load_recipe("flism", overrides=["score.model=mini-macher"])
     with pytest.raises(WeightsError) as caught:
-        make_plan(recipe, device="cpu")
+        plan_of(recipe)
     assert "  # tokenizer and matcher 'mini-macher'" in str(caught.value)
     assert "did you mean 'mini-matcher'?" in str(caught.value)
 

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 
 from glit.inputs.source import Source, entries
 from glit.inputs.user_tables import brought_table
-from glit.pipeline.plan import sidecars
-from glit.pipeline.tables import disk_errors
+from glit.planning.plan import sidecars
 from glit.runtime.prefetch import batched
 from glit.stages.plan import Plan
 from glit.storage.duckdb_temp import quoted, spilling
 from glit.storage.members import BAD_NAME, escaped, is_utf8, stem
 from glit.storage.store import Entry, Store
+from glit.work.tables import disk_errors
 
 BATCH = 65_536
 """Rows that are read or written at once."""

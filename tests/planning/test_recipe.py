@@ -1,9 +1,9 @@
 import pytest
 
 from glit.errors import RecipeError
+from glit.planning.recipe import load_recipe, load_table, recipe_from_dict
 from glit.recipes.config import is_enabled
 from glit.recipes.resources import builtin_recipes
-from glit.stages.recipe import load_recipe, load_table, recipe_from_dict
 from glit.training.objectives import OBJECTIVES
 
 

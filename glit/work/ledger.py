@@ -21,15 +21,15 @@ from glit.backends.base import PLAIN_BYTES
 from glit.data.schema import DROPS_SCHEMA
 from glit.dataset.manifest import Counts, SeriesCounts, num_series
 from glit.executors.protocols import Heartbeat, Job, Resources, Tally
-from glit.pipeline.listing import Chunk, identities, series_of
-from glit.pipeline.open_work import OpenWork
-from glit.pipeline.state import Published, read_state
-from glit.pipeline.tables import sum_counts, tables_ahead, write_table
-from glit.pipeline.work import Work
 from glit.stages.dedup import Duplicate
 from glit.stages.ingest import Ingest
 from glit.stages.pack import DataFile, PackConfig, cut_files
 from glit.storage.store import Store
+from glit.work.folder import Work
+from glit.work.listing import Chunk, identities, series_of
+from glit.work.open_work import OpenWork
+from glit.work.state import Published, read_state
+from glit.work.tables import sum_counts, tables_ahead, write_table
 
 _SCHEMA = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64())])
 """``stage`` is null for a shipped image."""

@@ -10,8 +10,6 @@ from typing import Any
 
 from glit.errors import UserError, WeightsError
 from glit.models.weights import Resolved
-from glit.pipeline.state import BuildState
-from glit.storage.store import Store
 
 _FORMAT = "glit-lock"
 _VERSION = 1
@@ -103,8 +101,3 @@ def _is_models(found: Any) -> bool:
         isinstance(model, dict) and all(isinstance(value, str) for value in model.values())
         for model in found.values()
     )
-
-
-def lock_of(state: BuildState, store: Store) -> Lock | None:
-    """The lock of a work folder's build; None if it was built without one."""
-    return None if state.lock is None else Lock(where=f"{store.root}: its lock", models=state.lock)

@@ -11,9 +11,9 @@ from glit.errors import UserError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.add import add
 from glit.pipeline.retry import retry
-from glit.pipeline.state import BuildState, Published, Retry, known_state, read_state, write_state
 from glit.pipeline.status import status
 from glit.storage.store import Store
+from glit.work.state import BuildState, Published, Retry, known_state, read_state, write_state
 
 
 def test_it_comes_back(tmp_path):

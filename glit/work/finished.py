@@ -7,14 +7,14 @@ from typing import Any
 from glit.dataset.croissant import CROISSANT
 from glit.dataset.manifest import MANIFEST, manifest_before, num_series, read_manifest
 from glit.errors import UserError, first_line
-from glit.pipeline.build_lock import FOLDER as LOCK_FOLDER
-from glit.pipeline.listing import DAMAGED, Chunk, EarlierListing, identities, read_chunks
-from glit.pipeline.state import STATE, BuildState, read_state
-from glit.pipeline.work import Work
+from glit.planning.recipe import recipes_differ
 from glit.stages.caption import CaptionStage
 from glit.stages.plan import Plan
-from glit.stages.recipe import recipes_differ
 from glit.storage.store import Store
+from glit.work.build_lock import FOLDER as LOCK_FOLDER
+from glit.work.folder import Work
+from glit.work.listing import DAMAGED, Chunk, EarlierListing, identities, read_chunks
+from glit.work.state import STATE, BuildState, read_state
 
 _FOLDERS = ("data", "work")
 _FILES = ("README.md", CROISSANT, "drops.parquet", "duplicates.parquet")

@@ -1,0 +1,181 @@
+"""``glit build``: from a request to a dataset.
+
+The request ends here: :func:`resolve` finds what it names; all that comes after knows only that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from glit.errors import InputError, UserError
+from glit.executors.protocols import Executor
+from glit.inputs.files import ImageFiles
+from glit.inputs.source import Source, find_source, refuse_images_folder
+from glit.inputs.user_captions import kinds_of
+from glit.pipeline.preflight import check_early, check_scenes, note_user_files
+from glit.pipeline.run import run_and_publish
+from glit.planning.inputs import Inputs, read_inputs
+from glit.planning.lock import Lock
+from glit.planning.plan import brings_regions, make_plan, plan_retry
+from glit.recipes.config import is_enabled
+from glit.runtime.progress import StageProgress
+from glit.stages.ingest import Ingest
+from glit.stages.plan import Plan, Recipe
+from glit.storage.outputs import output_folder
+from glit.storage.store import Store, absolute
+from glit.work.finished import captions_anew, finished_already, refuse_others_files
+from glit.work.folder import Work
+from glit.work.listing import Chunk, new_listing
+from glit.work.open_work import hold_work
+from glit.work.state import BuildState, Retry, known_state, write_state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """What the user asked for.
+
+    Raises:
+        UserError: the output is a file or no address, or the limit leaves no image.
+    """
+
+    images: str
+    output: str
+    recipe: Recipe
+    captions: str | None = None
+    regions: str | None = None
+    limit: int | None = None
+    replace: bool = False
+    """Rebuild a finished dataset of another recipe in the same folder."""
+    lock: Lock | None = None
+    """Build with these models and no others."""
+    command: tuple[str, ...] = ()
+    """The words of the command line that resumes it; none where they are not known."""
+
+    def __post_init__(self) -> None:
+        output_folder(self.output)
+        if self.limit is not None and self.limit < 1:
+            raise UserError(f"limit {self.limit}: want 1 or more images, or None for all")
+
+
+def build(request: BuildRequest, executor: Executor, progress: StageProgress) -> dict[str, Any]:
+    """Build or finish a dataset, resumable at every chunk; its manifest.
+
+    Raises:
+        GlitError: see the one line it carries; what is done stays done.
+    """
+    dataset, source = Store(request.output), find_source(request.images)
+    refuse_images_folder(request.output, source.root)
+    refuse_others_files(dataset)
+    store = dataset.below("work")
+    with hold_work(dataset, executor, progress) as open_work:
+        recipe, inputs = resolve(request, source, store)
+        plan = make_plan(recipe, inputs, device=executor.device)
+        before = known_state(store)
+        if told := captions_anew(before, plan):
+            progress.note(told)
+        work = _work(store, inputs, plan, before, executor.device)
+        with new_listing(store, work.plan, inputs, limit=request.limit) as (chunks, earlier, now):
+            if not chunks:
+                raise InputError(
+                    f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP, GIF"
+                    " and AVIF files in the folder and below it, then in .tar and .parquet files)"
+                )
+            if before is None:
+                note_user_files(plan, now, progress)
+            finished = finished_already(
+                dataset, work, chunks, earlier, before, replace=request.replace
+            )
+            if told := earlier.how_it_differs(chunks):
+                progress.note(told)
+        write_state(store, _state(request, inputs, plan, work.retry, chunks, before))
+        if finished is not None:
+            return finished
+        dataset.sweep_folders("", "data")
+        check = check_early if work.missing(Ingest.name, chunks) else check_scenes
+        check(work, chunks, progress)
+        return run_and_publish(open_work(inputs, work), chunks)
+
+
+def resolve(request: BuildRequest, source: Source, work: Store) -> tuple[Recipe, Inputs]:
+    """Read the user's files; the recipe with the kinds of captions in them, and all that it reads.
+
+    Raises:
+        UserError: the recipe has no use for one of them.
+        InputError: one is missing or is not understood, or lacks a kind that the recipe names.
+    """
+    recipe = request.recipe
+    if request.captions is not None and recipe.caption.backend != "provided":
+        raise UserError(
+            f"--captions was given, but recipe {recipe.name!r} has caption.backend = "
+            f"{recipe.caption.backend!r}; add --set caption.backend=provided"
+        )
+    if request.regions is not None and not is_enabled(recipe.propose):
+        raise UserError(
+            f"--regions was given, but recipe {recipe.name!r} has propose.enabled = false; leave "
+            "one of the two out"
+        )
+    if request.regions is not None and not brings_regions(recipe):
+        raise UserError(
+            f"--regions was given, but recipe {recipe.name!r} has propose.backend = "
+            f"{recipe.propose.backend!r}; add --set propose.backend=provided"
+        )
+    inputs = read_inputs(source, request.captions, request.regions, request.lock, work=work)
+    if inputs.captions is not None:
+        recipe = _with_kinds(recipe, inputs.captions.name, kinds_of(inputs.captions))
+    return recipe, inputs
+
+
+def _with_kinds(recipe: Recipe, file: str, found: tuple[str, ...]) -> Recipe:
+    """The recipe with the kinds of captions found in the user's file, where it names none.
+
+    Raises:
+        InputError: it names one that the file does not have.
+    """
+    wanted = recipe.caption.kinds
+    if missing := [kind for kind in wanted if kind not in found]:
+        has = f"those of the kinds {', '.join(found)}" if found else "one caption an image"
+        raise InputError(
+            f"{file}: caption.kinds wants captions of the kind {missing[0]!r}, the file has {has}"
+        )
+    caption = dataclasses.replace(recipe.caption, kinds=wanted or found)
+    return dataclasses.replace(recipe, tables={**recipe.tables, "caption": caption})
+
+
+def _work(store: Store, inputs: Inputs, plan: Plan, before: BuildState | None, device: str) -> Work:
+    """The work by a plan; a retry that was stopped there goes on."""
+    work = Work(store=store, images=ImageFiles(inputs.source.root, index=store.root), plan=plan)
+    if before is None or before.retry is None or before.folders != plan.folders:
+        return work
+    plan = plan_retry(plan, inputs, before.retry.settings, device=device)
+    return dataclasses.replace(work, plan=plan, retry=before.retry)
+
+
+def _state(
+    request: BuildRequest,
+    inputs: Inputs,
+    plan: Plan,
+    retry: Retry | None,
+    chunks: list[Chunk],
+    before: BuildState | None,
+) -> BuildState:
+    """The state that ``glit status`` and ``glit retry`` read later. Its recipe has no settings of a
+    retry."""
+    kept = ("versions", "published", "retries")
+    history: Any = {name: getattr(before, name) for name in kept if before is not None}
+    source = inputs.source
+    return BuildState(
+        images=source.root,
+        captions=None if request.captions is None else absolute(request.captions),
+        regions=None if request.regions is None else absolute(request.regions),
+        recipe=plan.recipe.as_dict(),
+        lock=None if inputs.lock is None else inputs.lock.models,
+        source={"pattern": source.pattern, "list_file": source.list_file},
+        folders=plan.folders,
+        num_chunks=len(chunks),
+        additions=chunks[-1].series,
+        retry=retry,
+        command=request.command,
+        **history,
+    )
