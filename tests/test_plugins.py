@@ -16,8 +16,9 @@ from building import tiny_clip
 from glit import stages
 from glit.errors import MissingPluginError, RecipeError
 from glit.planning.recipe import load_recipe
-from glit.recipes import plugins
+from glit.recipes import plugins, trust
 from glit.recipes.plugins import VARIABLE, load, plugin_of, require_loaded
+from glit.recipes.toml_tables import trusted_tables
 
 TEMPLATE = Path(__file__).parent.parent / "docs" / "plugin"
 FILTER = """
@@ -72,6 +73,14 @@ def test_a_recipe_is_asked_for_before_its_code_runs(tmp_path, monkeypatch):
     with pytest.raises(
         RecipeError, match=r"asks for plugins = \['nothing_filter.py'\], whose code"
     ):
+        load_recipe(str(recipe))
+    assert not (tmp_path / "ran").exists()
+    _, (_, contents) = trusted_tables(str(recipe), confirmed=True)
+    monkeypatch.setenv(trust.VARIABLE, trust.digest(contents))
+    trusted_tables(str(recipe))
+    with (tmp_path / "nothing_filter.py").open("a") as file:
+        file.write("# changed")
+    with pytest.raises(RecipeError, match="whose code runs"):
         load_recipe(str(recipe))
     assert not (tmp_path / "ran").exists()
     monkeypatch.setenv(VARIABLE, str(tmp_path / "nothing_filter.py"))

@@ -17,6 +17,7 @@ import typer
 from glit.cli.main import app
 from glit.evaluation import label_maps
 from glit.evaluation.readers import READERS, questions
+from glit.evaluation.tasks import TASKS
 from glit.exporters import EXPORTERS
 from glit.recipes.config import Choice, on_by_default
 from glit.recipes.resources import builtin_recipes, mini_model
@@ -201,6 +202,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "sql": ["SELECT count(*) FROM samples"],
         "stage": ["ingest"],
         "start": ["mini-clip"],
+        "task": list(TASKS),
         "test": [DATASET],
         "to": list(EXPORTERS),
         "together": ["4"],

@@ -95,7 +95,8 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
         dataset.sweep_folders("", "data")
         check = check_early if work.missing(Ingest.name, chunks) else check_scenes
         check(work, chunks, progress)
-        return run_and_publish(open_work(inputs, work), chunks)
+        opened = dataclasses.replace(open_work(inputs, work), built=plan)
+        return run_and_publish(opened, chunks)
 
 
 def resolve(request: BuildRequest, source: Source, work: Store) -> tuple[Recipe, Inputs]:

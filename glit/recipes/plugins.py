@@ -7,6 +7,7 @@ its plugin, with the package, its version and a hash of its source.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.metadata
@@ -85,6 +86,16 @@ def load(names: Iterable[str], *, folder: Path | None = None) -> None:
             _load_file(path.name, _PREFIX + path.stem, source, str(path))
         elif name not in _loaded:
             _loaded[name] = _described(name, _imported(name))
+
+
+def files_of(names: Any, folder: Path) -> list[bytes]:
+    """The contents of the single files that a recipe lists, of those that can be read."""
+    found = []
+    for name in names if isinstance(names, list) else ():
+        if isinstance(name, str) and name.endswith(".py"):
+            with contextlib.suppress(OSError):
+                found.append((folder / name).read_bytes())
+    return found
 
 
 def load_installed() -> None:

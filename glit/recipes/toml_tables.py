@@ -89,6 +89,11 @@ def trusted_tables(
     given = {(table, key) for table, _, key in keys}
     foreign = [file for file in files if not trust.is_builtin(file[0])]
     contents = [content for _, content, _ in foreign]
+    contents += [
+        code
+        for path, _, own in foreign
+        for code in plugins.files_of(own.get("plugins"), path.parent)
+    ]
     wanted = [
         demand
         for _, _, own in foreign

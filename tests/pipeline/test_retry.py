@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from adding import moved
 from building import Counting, counts, data_bytes, png, quiet, run_build, with_captions_beside
+from PIL import Image
 
 from glit.dataset.verify import verify
 from glit.errors import RunError, UserError
@@ -124,6 +125,29 @@ def test_a_retry_that_is_killed_late_counts_one_attempt(scenes, tmp_path, monkey
     retry(str(tmp_path / "out"), LocalExecutor(), quiet())
     again = pq.read_table(tmp_path / "out" / "drops.parquet")
     assert again["attempt"].to_pylist() == [2, 2, 2]
+
+
+def test_a_build_that_finishes_a_stopped_retry_does_not_take_its_settings(
+    scenes, tmp_path, monkeypatch
+):
+    images, out = with_captions_beside(scenes, tmp_path / "in", 3), tmp_path / "out"
+    Image.open(images / "000000.png").resize((12, 12)).save(images / "000000.png")
+    overrides = ["caption.backend=sidecar", "propose.min_area=0.0"]
+    assert counts(run_build(images, out, overrides=overrides)) == (3, 2, 1, 0)
+
+    def stopped(*words, **named):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sys.modules["glit.pipeline.run"], "publish", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            retry(str(out), LocalExecutor(), quiet(), settings=["ingest.min_side=8"])
+    (out / "manifest.json").unlink()  # as where it is stopped while the dataset is replaced
+    manifest = run_build(images, out, overrides=overrides)
+    assert counts(manifest) == (3, 3, 0, 0)
+    assert manifest["recipe"]["ingest"]["min_side"] == 16
+    assert manifest["retries"][0]["settings"] == {"ingest": {"min_side": 8}}
+    assert list(verify(str(out))) == []
 
 
 @pytest.mark.parametrize(("option", "value"), [("stage", "propse"), ("reason", "bad")])
