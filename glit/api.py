@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from glit.label.calibrate import Report as CalibrationReport
     from glit.models.weights import Resolved
     from glit.pipeline.add import Added
-    from glit.pipeline.build import BuildRequest
     from glit.pipeline.status import UnfinishedBuild
     from glit.runtime.progress import StageProgress
     from glit.stages.plan import Recipe
@@ -113,7 +112,7 @@ def build(
         command=command,
     )
     chosen = (
-        _chosen_executor(request.output, ray_address, request=request)
+        _chosen_executor(output, ray_address, images=images, recipe=recipe, limit=limit)
         if executor == "auto"
         else executor
     )
@@ -201,9 +200,14 @@ def retry(
 
 
 def _chosen_executor(
-    dataset: PathLike, address: str | None, *, request: BuildRequest | None = None
+    dataset: PathLike,
+    address: str | None,
+    *,
+    images: str = "",
+    recipe: Recipe | None = None,
+    limit: int | None = None,
 ) -> ExecutorName:
-    """The executor for a build, or for more work on a dataset."""
+    """The executor for a build of images by a recipe, or for more work on a dataset."""
     from glit.dataset.manifest import MANIFEST
     from glit.errors import GlitError
     from glit.executors.choice import choose_executor, few_images
@@ -217,14 +221,13 @@ def _chosen_executor(
         store = Store(os.fspath(dataset))
         state = known_state(store.below("work"))
         is_unfinished = state is not None and not store.exists(MANIFEST)
-        if request is not None:
-            few, source = few_images(request.recipe), find_source(request.images)
+        if recipe is not None:
+            few, source = few_images(recipe), find_source(images)
         elif state is not None:
             few = few_images(recipe_of_build(state.recipe))
             source = Source(root=state.images, **state.source)
     return choose_executor(
-        source, few=few, address=address, limit=request and request.limit,
-        is_unfinished=is_unfinished,
+        source, few=few, address=address, limit=limit, is_unfinished=is_unfinished,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Literal, Self, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 from torch import Tensor
 
 from glit.clip import ImageFit
@@ -113,6 +113,10 @@ class Embedder:
             progress=progress or null_progress(),
         )
 
+    def squeezed(self) -> Self:
+        """The same, with images squeezed into the model's square."""
+        return replace(self, preprocessing=replace(self.preprocessing, fit="resize", shortest=0))
+
     @property
     def width(self) -> int:
         """Of an embedding."""
@@ -165,13 +169,11 @@ class Embedder:
         """
         yield from self.squares(map(self.square, images))
 
-    def square(self, image: Pixels) -> UInt8[Tensor, "3 s s"]:
+    def square(self, image: Pixels) -> Tensor:
         """A decoded image as the model's square."""
         return self.encoder.fit(image, self.preprocessing)
 
-    def squares(
-        self, squares: Iterable[UInt8[Tensor, "3 s s"]]
-    ) -> Iterator[Float[np.ndarray, "v d"]]:
+    def squares(self, squares: Iterable[Tensor]) -> Iterator[Float[np.ndarray, "v d"]]:
         """Embeddings of what :meth:`square` made of images, some ``batch_size`` at a time.
 
         Raises:
@@ -184,12 +186,12 @@ class Embedder:
             done += len(found)
             yield found.numpy()
 
-    def embed(self, squares: Sequence[UInt8[Tensor, "3 s s"]]) -> Float[np.ndarray, "v d"]:
+    def embed(self, squares: Sequence[Tensor]) -> Float[np.ndarray, "v d"]:
         """:meth:`squares` of all at once; [0, D] of none."""
         return np.concatenate([np.empty((0, self.width), np.float32), *self.squares(squares)])
 
     def encoded(
-        self, squares: Iterable[UInt8[Tensor, "3 s s"]], *, tokens: bool
+        self, squares: Iterable[Tensor], *, tokens: bool
     ) -> Iterator[tuple[Float[Tensor, "g p h"], Float[Tensor, "v d"]]]:
         """Patch tokens (of none, without ``tokens``) and embeddings, some ``batch_size`` squares
         at a time; on the model's device, and not checked to be finite.

@@ -87,7 +87,8 @@ def make_encoder(
     if not isinstance(tokenizer, SiglipTokenizer):
         return ClipEncoder(model, mean=mean, std=std)
     kind = NaflexEncoder if model.config.model_type == "siglip2" else SiglipEncoder
-    encoder = kind(model, mean=mean, std=std, pad_id=tokenizer.pad_id)
+    pads_left = tokenizer.hf.padding_side == "left"
+    encoder = kind(model, mean=mean, std=std, pad_id=tokenizer.pad_id, pads_left=pads_left)
     if isinstance(encoder, NaflexEncoder):
         encoder.most_patches = _most_patches(folder or Path(model.name_or_path))
     return encoder

@@ -95,6 +95,7 @@ class SiglipEncoder(ClipEncoder):
         mean: tuple[float, float, float],
         std: tuple[float, float, float],
         pad_id: int,
+        pads_left: bool = False,
     ) -> None:
         nn.Module.__init__(self)
         made: Any = model
@@ -103,7 +104,7 @@ class SiglipEncoder(ClipEncoder):
         self.grid = self.side // self.patch_size
         self.width = int(made.config.vision_config.hidden_size)
         self.context = int(made.config.text_config.max_position_embeddings)
-        self.pad_id = pad_id
+        self.pad_id, self.pads_left = pad_id, pads_left
         # learned with the sigmoid loss alone; other losses have no use for it
         made.logit_bias.requires_grad_(False)
         self.register_buffer("mean_3", torch.tensor(mean) * 255, persistent=False)
@@ -150,7 +151,7 @@ class SiglipEncoder(ClipEncoder):
         device = self.mean_3.device
         tokens = torch.full((max(len(ids), self.fewest_texts), self.context), self.pad_id)
         for row, each in enumerate(ids):
-            start = self.context - len(each) if tokenizer.hf.padding_side == "left" else 0
+            start = self.context - len(each) if self.pads_left else 0
             tokens[row, start : start + len(each)] = torch.tensor(each)
         with torch.inference_mode():
             pooled = self.clip.text_model(input_ids=upload(tokens, device)).pooler_output
@@ -159,9 +160,11 @@ class SiglipEncoder(ClipEncoder):
     def encode_texts(self, texts: TextRows) -> tuple[Float[Tensor, "rw h"], Float[Tensor, "t d"]]:
         """No token features, and the embedding of each text, padded to the whole window."""
         ids_X = texts.input_ids_RW.flatten()
-        slot_L = torch.arange(self.context, device=ids_X.device)
-        index_TL = (texts.offset_T[:, None] + slot_L).clamp_max(len(ids_X) - 1)
-        inside_TL = slot_L < texts.length_T[:, None]
+        slot_TL = torch.arange(self.context, device=ids_X.device).expand(len(texts.length_T), -1)
+        if self.pads_left:
+            slot_TL = slot_TL - (self.context - texts.length_T[:, None])
+        index_TL = (texts.offset_T[:, None] + slot_TL).clamp(0, len(ids_X) - 1)
+        inside_TL = (slot_TL >= 0) & (slot_TL < texts.length_T[:, None])
         output = self.clip.text_model(input_ids=ids_X[index_TL].where(inside_TL, self.pad_id))
         embedding_TD = F.normalize(output.pooler_output.float(), dim=-1)
         return output.last_hidden_state[:0].flatten(0, 1), embedding_TD
@@ -218,7 +221,7 @@ class NaflexEncoder(SiglipEncoder):
 
     def fit(self, image: Pixels, preprocessing: Preprocessing) -> Tensor:
         height, width = image.shape[:2]
-        return self._patches(image, np.array([[0, 0, width, height]]), preprocessing)[0]
+        return self._patches(image, np.array([[0.0, 0, width, height]]), preprocessing)[0]
 
     def cut(self, image: Pixels, boxes: Boxes, preprocessing: Preprocessing) -> Tensor:
         return self._patches(image, boxes, preprocessing).to(self.mean_3.device)

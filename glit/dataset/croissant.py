@@ -11,14 +11,18 @@ from typing import Any
 import pyarrow as pa
 
 from glit.data.schema import (
+    CAPTIONS,
     DROPS_SCHEMA,
     DUPLICATES_SCHEMA,
+    MASKS,
     SCHEMA_VERSION,
     arrow_type,
     dataset_columns,
+    hf_feature,
 )
 from glit.dataset.card import origins, plugin_title
 from glit.dataset.manifest import has_regions, pairs_from_files
+from glit.stages import all_steps
 from glit.storage.store import to_json
 
 CROISSANT = "croissant.json"
@@ -164,8 +168,12 @@ def _data_files() -> dict[str, Any]:
 
 def _samples(manifest: dict[str, Any]) -> dict[str, Any]:
     schema = [*dataset_columns(manifest["schema_version"])]
+    further = [each for step in all_steps() for each in getattr(step, "dataset_columns", ())]
+    known = dict([CAPTIONS, MASKS, *further])
     for name, feature in manifest.get("columns", {}).items():
-        schema.append(pa.field(name, arrow_type(feature)))
+        kind = known.get(name)  # in the order of its parts, which JSON does not keep
+        is_known = kind is not None and hf_feature(kind) == feature
+        schema.append(pa.field(name, kind if is_known else arrow_type(feature)))
     return {
         "@type": "cr:RecordSet",
         "@id": "samples",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -57,7 +56,7 @@ def _by_patches(
     """The patch tokens under each box, pooled and projected. The whole image is squeezed into the
     model's square: of a box that its crop leaves out, there would be no patch.
     """
-    embedder = replace(embedder, fit="resize")
+    embedder = embedder.squeezed()
     of_image = [list(some) for _, some in groupby(boxes, key=lambda picture: picture[0])]
     wholes: list[Picture] = [(some[0][0], None) for some in of_image]
     rest, found = iter(of_image), []

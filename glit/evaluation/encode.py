@@ -95,7 +95,7 @@ class CollectionEmbedder(Embedder):
             fit=self.preprocessing.fit, shortest=self.preprocessing.shortest,
         )[0]  # fmt: skip
 
-    def fitted(self, collection: Collection, picture: Picture) -> UInt8[Tensor, "3 s s"]:
+    def fitted(self, collection: Collection, picture: Picture) -> Tensor:
         """The whole image or the region as the model's square."""
         index, box_xyxy = picture
         image = _decoded(collection, index)

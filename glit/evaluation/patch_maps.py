@@ -49,7 +49,7 @@ def patch_maps(
     found: list[list[dict[str, Any]]] = [[] for _ in numbers]
     for model, name in zip(models, short_names(models), strict=True):
         with without_bars():
-            embedder = replace(open_embedder(model, config, progress=progress), fit="resize")
+            embedder = open_embedder(model, config, progress=progress).squeezed()
         text_TD = embedder.texts([text for some in sentences for text in some])
         of_sample = text_TD.split([len(some) for some in sentences])
         patches = (one for some in embedder.patches(collection, numbers) for one in some)

@@ -244,7 +244,7 @@ def test_what_is_matched_is_measured_alike(folder) -> None:
     embedder = load_embedder(str(folder), EvaluateConfig(context=matcher.context, num_workers=0))
     np.testing.assert_allclose(embedder.texts(TEXTS), matcher.embed_sentences(TEXTS), atol=2e-6)
     images, _ = pictures()
-    wholes = [np.array([[0, 0, image.shape[1], image.shape[0]]]) for image in images]
+    wholes = [np.array([[0.0, 0, image.shape[1], image.shape[0]]]) for image in images]
     wanted = np.concatenate(matcher.embed_regions(images, wholes))
     np.testing.assert_allclose(np.concatenate(list(embedder.pixels(images))), wanted, atol=2e-5)
 
@@ -264,7 +264,8 @@ def test_metaclip_2_learns_and_its_run_is_matched_and_measured(make_dataset, tmp
         context=77, log_every=1, lr=1e-3, warmup_steps=0,
     )  # fmt: skip
     train(settings, dataset, tmp_path / "run")
-    lines = [json.loads(each) for each in open(tmp_path / "run" / "metrics.jsonl")]
+    text = (tmp_path / "run" / "metrics.jsonl").read_text()
+    lines = [json.loads(each) for each in text.splitlines()]
     losses = [each["loss"] for each in lines if "loss" in each]
     assert losses[-1] < losses[0]
     found = find_model(str(tmp_path / "run")).folder

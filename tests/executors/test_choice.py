@@ -11,7 +11,6 @@ from glit import api
 from glit.executors import choice
 from glit.executors.choice import choose_executor, few_images
 from glit.inputs.source import Source, find_source
-from glit.pipeline.build import BuildRequest
 from glit.planning.recipe import load_recipe
 
 
@@ -87,10 +86,8 @@ def test_shards_are_many_images(tmp_path):
 def test_images_that_cannot_be_listed_are_left_to_the_build(tmp_path):
     (tmp_path / "list.txt").write_text("../outside.jpg\n")
     assert chosen(find_source(str(tmp_path / "list.txt"))) == "local"
-    request = BuildRequest(
-        images="nowhere", output=str(tmp_path / "out"), recipe=load_recipe("mini")
-    )
-    assert api._chosen_executor(tmp_path / "out", None, request=request) == "local"
+    recipe = load_recipe("mini")
+    assert api._chosen_executor(tmp_path / "out", None, images="nowhere", recipe=recipe) == "local"
 
 
 def test_a_dataset_knows_its_images_and_whether_it_is_finished(built, tmp_path, monkeypatch):

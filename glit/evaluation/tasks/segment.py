@@ -39,7 +39,7 @@ def segment(
     """
     if not isinstance(collection, LabelMaps):
         raise InputError(f"{collection.name}: segment measures --format voc or ade20k")
-    whole = replace(embedder, fit="resize", unmixed=embedder.unmixed or config.unmixed)
+    whole = replace(embedder.squeezed(), unmixed=embedder.unmixed or config.unmixed)
     class_KD = class_vectors(whole, collection.classes, config)
     numbers = range(len(collection.maps))
     confusion_KK = np.zeros((len(class_KD), len(class_KD)), dtype=np.int64)
