@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ def test_a_byte_is_a_patchs_share_of_its_sentences_range(tiny_clip, make_dataset
     dataset = make_dataset(5)
     found = patch_maps([str(tiny_clip)] * 2, str(dataset), [3, 0], config(limit=1))
     assert [len(some) for some in found] == [2, 2]
-    embedder = replace(load_embedder(str(tiny_clip), CONFIG), fit="resize")
+    embedder = load_embedder(str(tiny_clip), CONFIG).squeezed()
     collection = DatasetCollection(str(dataset), CONFIG)
     patches = torch.cat(list(embedder.patches(collection, [3])))[0]
     row = Dataset(str(dataset))[3]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import pickle
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,7 +187,7 @@ def test_a_box_by_patches_is_the_mean_of_those_it_touches(tiny_clip, tmp_path) -
                 (1, (0.0, 0.0, 40.0, 30.0))]  # fmt: skip
     found = embed_pictures(embedder, images, pictures, settings)
     whole = embedder.images(images, embedder.wholes(images))
-    squeezed = replace(embedder, fit="resize")
+    squeezed = embedder.squeezed()
     tokens, _ = next(iter(squeezed.encoded_images(images, embedder.wholes(images))))
     under = tokens[0, [0, 1]].mean(dim=0)  # 12 x 7.5 pixels: two patches of the first row
     assert not torch.allclose(
