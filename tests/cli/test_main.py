@@ -154,8 +154,8 @@ def test_a_terminal_that_is_closed_stops_as_sigterm_does(tmp_path):
         "        for _ in range(30): time.sleep(0.01)\n"
         "cli._run = build\ncli.main()\n"
     )
-    nohup = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-    for before, code in (("", 143), (nohup, 0)):
+    for handler, code in (("SIG_DFL", 143), ("SIG_IGN", 0)):
+        before = f"import signal; signal.signal(signal.SIGHUP, signal.{handler})\n"
         words = [sys.executable, "-c", before + script]
         done = subprocess.run(words, capture_output=True, text=True)
         assert done.returncode == code, done.stderr
