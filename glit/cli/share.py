@@ -55,7 +55,8 @@ def export_command(
         )
     print(f"{len(opened)} images: {folder}")
     if not quiet:
-        print(f"read by: {READ_BY[to]}")
+        if to in READ_BY:
+            print(f"read by: {READ_BY[to]}")
 
 
 def push_command(
