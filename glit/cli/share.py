@@ -54,9 +54,8 @@ def export_command(
             report=progress.advance,
         )
     print(f"{len(opened)} images: {folder}")
-    if not quiet:
-        if to in READ_BY:
-            print(f"read by: {READ_BY[to]}")
+    if not quiet and to in READ_BY:
+        print(f"read by: {READ_BY[to]}")
 
 
 def push_command(
