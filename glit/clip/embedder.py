@@ -41,13 +41,13 @@ class Embedder:
     name: str
     """As the user named it."""
     checkpoint: str
-    """Which checkpoint of a run it is; empty where it is none."""
+    """The name of a run's checkpoint; empty for a model that is no run."""
     folder: Path
     """Of its files."""
     encoder: ClipEncoder
     tokenizer: TextTokenizer
     preprocessing: Preprocessing
-    """Of images."""
+    """How the model's images are resized and normalised."""
     context: int
     batch_size: int
     num_workers: int
@@ -145,9 +145,11 @@ class Embedder:
     def encoded_texts(
         self, texts: Sequence[str]
     ) -> Iterator[tuple[list[int], TextRows, Float[Tensor, "slots h"], Float[Tensor, "t d"]]]:
-        """Numbers of some texts, their rows, the tokens before the final layer norm of all slots,
-        and embeddings; those of a length come together. On the model's device, and not checked
-        to be finite.
+        """Encode texts in batches of about equal length, longest first.
+
+        Yields for each batch: the numbers of its texts in ``texts``, their rows, the features
+        [slots, H] of all token slots before the final layer norm, and the embeddings [T, D]. All
+        are on the model's device, and not checked to be finite.
         """
         ids = self.tokenizer.encode_closed(list(texts), context=self.context)
         self.progress.begin("texts", total=len(ids), done=0, drops=False)

@@ -41,10 +41,10 @@ class ClipEncoder(nn.Module):
     """A CLIPModel that embeds images and texts, and gives their tokens for pooling."""
 
     fewest_images: ClassVar = 2
-    """Of fewer images, :meth:`embed_crops` fills a batch: they would be multiplied otherwise, and
-    round otherwise."""
+    """The smallest batch of :meth:`embed_crops`, which fills up smaller ones: a library multiplies
+    them by another kernel, which rounds otherwise."""
     fewest_texts: ClassVar = 8
-    """Of fewer texts, :meth:`embed_ids` fills a batch."""
+    """The smallest batch of :meth:`embed_ids`, for the same reason."""
 
     def __init__(
         self,
@@ -83,17 +83,19 @@ class ClipEncoder(nn.Module):
         *,
         num_tokens: int = 0,
         unmixed: bool = False,
+        interpolate: bool = False,
     ) -> tuple[Float[Tensor, "g p h"], Float[Tensor, "v d"]]:
         """Patch tokens of the first ``num_tokens`` images, and every image's embedding.
 
         With ``unmixed`` every patch attends to itself alone in the last layer (its value is its
-        attention's output, as in MaskCLIP, Zhou et al. 2022); embeddings are the same. At another
-        side than the model's own, position embeddings are interpolated.
+        attention's output, as in MaskCLIP, Zhou et al. 2022); embeddings are the same. With
+        ``interpolate`` images may have another side than the model's own, for which its position
+        embeddings are interpolated.
         """
         output = self.clip.vision_model(
             pixel_values=self._normalised(pixels_V3SS),
             output_hidden_states=unmixed,
-            interpolate_pos_encoding=pixels_V3SS.shape[-1] != self.side,
+            interpolate_pos_encoding=interpolate,
         )
         if unmixed:
             tokens_GPH = self._unmixed(output.hidden_states[-2][:num_tokens, 1:])
@@ -102,10 +104,12 @@ class ClipEncoder(nn.Module):
         return tokens_GPH, self._embedding(output)
 
     def _normalised(self, pixels_V3SS: UInt8[Tensor, "v 3 s s"]) -> Float[Tensor, "v 3 s s"]:
-        dtype = self.clip.vision_model.embeddings.patch_embedding.weight.dtype
-        pixels = pixels_V3SS.to(dtype)
-        mean_311, std_311 = (each.to(dtype)[:, None, None] for each in (self.mean_3, self.std_3))
-        return (pixels - mean_311) / std_311
+        mean_311, std_311 = (each.float()[:, None, None] for each in (self.mean_3, self.std_3))
+        return ((pixels_V3SS.float() - mean_311) / std_311).to(self._pixel_dtype)
+
+    @property
+    def _pixel_dtype(self) -> torch.dtype:
+        return self.clip.vision_model.embeddings.patch_embedding.weight.dtype
 
     def _embedding(self, output: Any) -> Float[Tensor, "v d"]:
         """The embeddings of images, of their tower's output."""
@@ -123,8 +127,11 @@ class ClipEncoder(nn.Module):
         return cut_crops(image, boxes, preprocessing, side=self.side, device=self.mean_3.device)
 
     def embed_crops(self, crops: Tensor) -> Float[Tensor, "v d"]:
-        """Embeddings of crops; on a CPU they do not depend on what shares the batch
-        (docs/decisions/alike-in-any-batch.md)."""
+        """Embed crops [N, ...] of :meth:`cut`; L2-normalised float32 [N, D].
+
+        On a CPU an embedding is the same whatever other crops are in the batch
+        (docs/decisions/alike-in-any-batch.md).
+        """
         count = len(crops)
         if count < self.fewest_images:
             more = crops[:1].expand(self.fewest_images - count, *crops.shape[1:])
@@ -133,8 +140,7 @@ class ClipEncoder(nn.Module):
             return self._embedding(self._vision(crops))[:count]
 
     def _vision(self, crops: Tensor) -> Any:
-        dtype = self.clip.vision_model.embeddings.patch_embedding.weight.dtype
-        return self.clip.vision_model(pixel_values=crops.to(dtype))
+        return self.clip.vision_model(pixel_values=crops.to(self._pixel_dtype))
 
     def padded(self, length: int) -> int:
         """The number of tokens that a text of ``length`` is padded to by :meth:`embed_ids`."""

@@ -128,13 +128,22 @@ class SiglipEncoder(ClipEncoder):
         """Do nothing: SigLIP's scale ends above 100 and has no limit in its training."""
 
     def encode_images(
-        self, pixels_V3SS: UInt8[Tensor, "v 3 s s"], *, num_tokens: int = 0, unmixed: bool = False
+        self,
+        pixels_V3SS: UInt8[Tensor, "v 3 s s"],
+        *,
+        num_tokens: int = 0,
+        unmixed: bool = False,
+        interpolate: bool = False,
     ) -> tuple[Float[Tensor, "g p h"], Float[Tensor, "v d"]]:
         """Patch tokens after the last norm of the first ``num_tokens`` images, and every image's
-        embedding; ``unmixed`` as in :class:`ClipEncoder`.
+        embedding; ``unmixed`` and ``interpolate`` as in :class:`ClipEncoder`.
         """
         tower: Any = self.clip.vision_model
-        output = tower(pixel_values=self._normalised(pixels_V3SS), output_hidden_states=unmixed)
+        output = tower(
+            pixel_values=self._normalised(pixels_V3SS),
+            output_hidden_states=unmixed,
+            interpolate_pos_encoding=interpolate,
+        )
         tokens_GPH = output.last_hidden_state[:num_tokens]
         if unmixed:
             before_GPH = output.hidden_states[-2][:num_tokens]
@@ -246,7 +255,12 @@ class NaflexEncoder(SiglipEncoder):
         return found
 
     def encode_images(
-        self, pixels_V3SS: Tensor, *, num_tokens: int = 0, unmixed: bool = False
+        self,
+        pixels_V3SS: Tensor,
+        *,
+        num_tokens: int = 0,
+        unmixed: bool = False,
+        interpolate: bool = False,
     ) -> tuple[Float[Tensor, "g p h"], Float[Tensor, "v d"]]:
         """Embeddings of images as :meth:`cut` gives them.
 
@@ -267,7 +281,7 @@ class NaflexEncoder(SiglipEncoder):
         shapes = crops[:, 0, -2:].long()
         slots = torch.arange(self.most_patches, device=crops.device)
         return tower(
-            pixel_values=crops[..., :-2].to(tower.embeddings.patch_embedding.weight.dtype),
+            pixel_values=crops[..., :-2].to(self._pixel_dtype),
             pixel_attention_mask=slots < shapes.prod(dim=1, keepdim=True),
             spatial_shapes=shapes,
         )

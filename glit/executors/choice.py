@@ -14,7 +14,7 @@ from glit.stages import flow
 from glit.stages.plan import Recipe
 
 FEW_WITHOUT_MODELS, FEW_WITH_MINI_MODELS, FEW_WITH_MODELS = 3_000, 300, 30
-"""Images that take one process about as long as Ray takes to start and to share them out."""
+"""Numbers of images up to which one process is about as fast as Ray, which takes time to start."""
 
 
 def few_images(recipe: Recipe) -> int:

@@ -103,7 +103,7 @@ class ClipMatcher:
                 pixels = pixels.expand(2, -1, -1, -1)
             with torch.inference_mode():
                 tokens, wholes = self.encoder.encode_images(
-                    pixels, num_tokens=len(pixels), unmixed=True
+                    pixels, num_tokens=len(pixels), unmixed=True, interpolate=True
                 )
                 for image, own, whole, placed in zip(
                     some, tokens, wholes, boxes[start:], strict=False
