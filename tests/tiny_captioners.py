@@ -189,7 +189,7 @@ def gemma4(folder: Path) -> None:
 
 
 def qwen3(folder: Path) -> None:
-    """Qwen3, a language model that knows no images."""
+    """Qwen3, a language model that knows no images; its own file asks for a penalty."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     eos, pad = "<|im_end|>", "<|endoftext|>"
@@ -199,7 +199,9 @@ def qwen3(folder: Path) -> None:
     ) + THINKS
     tokenizer.save_pretrained(folder)
     config = Qwen3Config(head_dim=_HEAD, **_text(ids, eos, pad, len(tokenizer)))
-    _save(Qwen3ForCausalLM(config), folder, ids[eos])
+    model = Qwen3ForCausalLM(config)
+    model.generation_config.repetition_penalty = 1.5
+    _save(model, folder, ids[eos])
 
 
 TEXTS = ("A dog.", "Two cats on a wall.", "Three.", "Four of them", "Nothing at all!")
@@ -267,7 +269,8 @@ def texts_by_vllm(folder: Path) -> list[str]:
     return [each.result().text for each in asked]
 
 
-def texts_by_transformers(folder: Path) -> list[str]:
+def texts_by_transformers(folder: Path, **keys: Any) -> list[str]:
+    """``generate`` of transformers itself, which follows the keys of the model's folder."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -278,7 +281,7 @@ def texts_by_transformers(folder: Path) -> list[str]:
             [{"role": "user", "content": text}], add_generation_prompt=True,
             enable_thinking=False, return_tensors="pt", return_dict=True,
         )  # fmt: skip
-        made = model.generate(**asked, max_new_tokens=12, do_sample=False)
+        made = model.generate(**asked, max_new_tokens=12, do_sample=False, **keys)
         ids = made[0, asked["input_ids"].shape[1] :]
         answers.append(tokenizer.decode(ids, skip_special_tokens=True))
     return answers

@@ -57,6 +57,7 @@ def test_vllm_says_what_transformers_says(folder, said, tmp_path):
     assert of_two_keys.startswith('{"a": "')
     assert plain.startswith(theirs["qwen3_vl"][0][0].rstrip("\ufffd"))
     texts = tiny_captioners.texts_by_transformers(folder / "qwen3")
+    assert texts != tiny_captioners.texts_by_transformers(folder / "qwen3", repetition_penalty=1.0)
     whole = [text.rstrip("\ufffd") for text in texts]  # vLLM leaves half a character out
     assert [text.rstrip("\ufffd") for text in theirs.pop("qwen3")] == whole and any(whole)
     for name in KINDS:
