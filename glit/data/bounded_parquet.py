@@ -75,7 +75,7 @@ class BoundedParquet(pq.ParquetFile):
                 )
                 images, others = images + own, others + batch.nbytes - own
                 if images > IMAGES_BYTES or others > self._most:
-                    raise _too_much(i, images + others)
+                    raise self._too_much(i, images + others)
                 parts.append(batch)
             return pa.Table.from_batches(parts)
         finally:
@@ -90,7 +90,7 @@ class BoundedParquet(pq.ParquetFile):
             sizes = self._sizes(i, columns)
             held += sum(size.total for size in sizes.values())
             if not self._fits(sizes) or held > max(IMAGES_BYTES, 32 * self._num_bytes()):
-                raise _too_much(i, held)
+                raise self._too_much(i, held)
         try:
             return super().read(columns=columns, **options)
         finally:
@@ -115,17 +115,17 @@ class BoundedParquet(pq.ParquetFile):
         for i in range(self.metadata.num_row_groups):
             sizes = self._sizes(i, None)
             if not self._fits(sizes):
-                raise _too_much(i, sum(size.total for size in sizes.values()))
+                raise self._too_much(i, sum(size.total for size in sizes.values()))
 
     def _batches(
         self, i: int, columns: Any, sizes: dict[str, _Size], most_rows: int, **options: Any
     ) -> Iterator[pa.RecordBatch]:
         nested = {name: size for name, size in sizes.items() if size.nested}
         if not self._fits(nested):
-            raise _too_much(i, sum(size.total for size in nested.values()))
+            raise self._too_much(i, sum(size.total for size in nested.values()))
         longest = sum(size.longest for size in sizes.values() if not size.nested)
         if longest > max(IMAGES_BYTES, self._most):
-            raise _too_much(i, longest)
+            raise self._too_much(i, longest)
         rows = max(1, min(most_rows, BATCH_BYTES // max(1, longest)))
         if sum(size.total for size in sizes.values()) <= BATCH_BYTES:
             rows = most_rows
@@ -158,6 +158,12 @@ class BoundedParquet(pq.ParquetFile):
         with open(self._path, "rb") as file:
             return _bound(list(pages(file, start, end, chunk.num_values)), chunk, column, file)
 
+    def _too_much(self, group: int, size: int) -> TooMuch:
+        return TooMuch(
+            f"row group {group} decodes to {size >> 20} MB, at most {self._most >> 20} MB, of "
+            f"images {IMAGES_BYTES >> 20} MB, are held at once; write fewer rows a row group"
+        )
+
     def _num_bytes(self) -> int:
         return self._bytes.size() if self._bytes else os.path.getsize(self._path)
 
@@ -168,13 +174,6 @@ class BoundedParquet(pq.ParquetFile):
 
 class TooMuch(ValueError):
     """A row group decodes to more than memory is to hold."""
-
-
-def _too_much(group: int, size: int) -> TooMuch:
-    return TooMuch(
-        f"row group {group} decodes to {size >> 20} MB, at most {TABLE_BYTES >> 20} MB, of images "
-        f"{IMAGES_BYTES >> 20} MB, are held at once; write it with fewer rows a row group"
-    )
 
 
 def _bound(found: list[Page], chunk: Any, column: Any, file: Any) -> _Size:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from glit.backends.user_tables import UserTable
+from glit.data.bounded_parquet import BoundedParquet
 from glit.data.frames import CHANGES, Frame, fit_frame, stated_size
 from glit.inputs.user_tables import brought_table
 from glit.storage.store import Store
@@ -49,7 +50,7 @@ def _stated_sizes(regions: UserTable | None) -> dict[str, tuple[Any, Any]]:
     with brought_table(regions) as table:
         if table is None:
             return found
-        with pq.ParquetFile(table) as file:
+        with BoundedParquet(table) as file:
             for batch in file.iter_batches(columns=["path", "region"]):
                 for row in batch.to_pylist():
                     if '"width"' in row["region"]:

@@ -8,11 +8,11 @@ import json
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.backends.matchers.clip import own_scale
 from glit.backends.user_tables import NO_ROW
+from glit.data.bounded_parquet import BoundedParquet
 from glit.data.parquet import write_parquet
 from glit.data.schema import DUPLICATES_SCHEMA
 from glit.dataset.card import dataset_card
@@ -164,7 +164,7 @@ def _other_paths(brought: BroughtCaptions | None, ledger: Ledger) -> str:
     if brought is None or not drops or not all(NO_ROW in row["message"] for row in drops):
         return ""
     with brought_table(brought) as table:
-        captions = [] if table is None else next(pq.ParquetFile(table).iter_batches(1))["path"]
+        captions = [] if table is None else next(BoundedParquet(table).iter_batches(1))["path"]
     if not len(captions):
         return f": {brought.name} has no captions"
     return (

@@ -12,6 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.data.bounded_parquet import BoundedParquet
+from glit.data.limits import IMAGES_BYTES
 from glit.data.parquet import PINNED
 
 _KEY = b"glit.sha256"
@@ -37,8 +39,9 @@ def write_sealed(table: pa.Table, path: Path) -> None:
         file.write(_digest(data, at))
 
 
-def read_sealed(data: bytes) -> pq.ParquetFile:
-    """Check a file's embedded SHA-256 and open it for reading.
+def read_sealed(data: bytes) -> BoundedParquet:
+    """Check a file's embedded SHA-256 and open it for reading; a digest is no promise of what its
+    pages decode to.
 
     Raises:
         SealError: it is not, or there is none.
@@ -48,7 +51,7 @@ def read_sealed(data: bytes) -> pq.ParquetFile:
         raise SealError("it has no digest")
     if data[at : at + _HEX] != _digest(data, at):
         raise SealError("its bytes are not those that were written")
-    return pq.ParquetFile(pa.BufferReader(data))
+    return BoundedParquet(pa.BufferReader(data), most=IMAGES_BYTES)
 
 
 def _place(data: bytes) -> int | None:

@@ -20,6 +20,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.data.bounded_parquet import BoundedParquet
 from glit.data.schema import LISTING_SCHEMA
 from glit.errors import RunError, first_line
 from glit.planning.inputs import Inputs
@@ -90,9 +91,9 @@ def _listing_writer(target: Path) -> pq.ParquetWriter:
     return pq.ParquetWriter(target, LISTING_SCHEMA, compression="zstd", write_page_checksum=True)
 
 
-def open_listing(listing: Any) -> pq.ParquetFile:
+def open_listing(listing: Any) -> BoundedParquet:
     """A listing by its path, or opened; damage raises one of :data:`DAMAGED`, or reading does."""
-    return pq.ParquetFile(listing, page_checksum_verification=True)
+    return BoundedParquet(listing, page_checksum_verification=True)
 
 
 def _write_chunks(

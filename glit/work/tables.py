@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.data.bounded_parquet import TooMuch
 from glit.data.schema import Columns, stage_schema
 from glit.errors import DamagedTableError, RunError, first_line
 from glit.runtime.prefetch import batched, map_ahead
@@ -78,7 +79,7 @@ def read_table(store: Store, name: str, columns: Sequence[str] | None = None) ->
     """
     try:
         return read_sealed(store.read(name)).read(columns=columns)
-    except (SealError, pa.ArrowException, FileNotFoundError) as error:
+    except (SealError, TooMuch, pa.ArrowException, FileNotFoundError) as error:
         raise DamagedTableError(store.root, name, first_line(error)) from error
     except OSError as error:
         raise _unread(store, name, error) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -52,6 +53,17 @@ def test_a_table_without_rows(tmp_path):
     write_sealed(stage_table(ProposeStage.columns, []), file)
     assert read_table(Store(tmp_path), "x.parquet", ["drop"]).num_rows == 0
     assert read_counts(file) == (0, {})
+
+
+def test_a_strangers_table_fills_no_memory(tmp_path, monkeypatch):
+    """Sealed as it should be, some kilobytes, and 8 GB when decoded."""
+    long = pa.DictionaryArray.from_arrays(np.zeros(8000, np.int32), pa.array(["x" * 1_000_000]))
+    other = {"store_schema": False, "dictionary_pagesize_limit": 1 << 30, "compression": "zstd"}
+    monkeypatch.setattr("glit.storage.checksummed_parquet.PINNED", other)
+    write_sealed(pa.table({"text": long}), tmp_path / "x.parquet")
+    assert (tmp_path / "x.parquet").stat().st_size < 100_000
+    with pytest.raises(DamagedTableError, match="decodes to 7630 MB, at most 1024 MB"):
+        read_table(Store(tmp_path), "x.parquet")
 
 
 def test_equal_tables_are_equal_files_that_anybody_can_read(tmp_path):
