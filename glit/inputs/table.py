@@ -65,6 +65,8 @@ class TableShard:
             )
         self._lock = threading.Lock()
         self._recent: OrderedDict[tuple[int, str], pa.ChunkedArray] = OrderedDict()
+        self._too_much: dict[tuple[int, str], str] = {}
+        """Why, of row groups that fill memory: each of their rows would decode as much again."""
 
     @property
     def has_images(self) -> bool:
@@ -116,6 +118,8 @@ class TableShard:
     def _column(self, group: int, column: str) -> pa.ChunkedArray:
         with self._lock:
             key = (group, column)
+            if key in self._too_much:
+                raise OSError(self._too_much[key])
             if key not in self._recent:
                 leaf = column
                 if pa.types.is_struct(self._file.schema_arrow.field(column).type):
@@ -127,7 +131,8 @@ class TableShard:
                 try:
                     table = self._file.read_row_group(group, columns=[leaf])
                 except TooMuch as error:
-                    raise OSError(f"{self._name}: {error}") from error
+                    self._too_much[key] = f"{self._name}: {error}"
+                    raise OSError(self._too_much[key]) from error
                 except (pa.ArrowException, OSError, ValueError) as error:
                     raise OSError(
                         f"row group {group} of {self._name} is damaged ({first_line(error)})"

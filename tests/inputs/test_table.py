@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -114,3 +115,20 @@ def test_several_images_a_row_are_refused_by_their_column(kind):
             TableShard(written({"images": images, **rest}), "x.parquet", size=9999)
     shard = TableShard(written({"images": images, "image": [b"2"]}), "x.parquet", size=9999)
     assert shard.read(member(0)) == b"2"
+
+
+def test_a_row_group_that_fills_memory_is_decoded_once(monkeypatch):
+    """Some kilobytes by the footer, 10 MB when decoded; every row of it is refused."""
+    monkeypatch.setattr("glit.data.bounded_parquet.IMAGES_BYTES", 1 << 20)
+    images = pa.DictionaryArray.from_arrays(np.zeros(1000, np.int32), pa.array([b"x" * 10_000]))
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"image": images}), buffer, store_schema=False, compression="zstd")
+    shard, decoded = TableShard(buffer, "x.parquet", size=9999), []
+    real = shard._file.read_row_group
+    monkeypatch.setattr(
+        shard._file, "read_row_group", lambda *a, **k: (decoded.append(a), real(*a, **k))[1]
+    )
+    for row in (0, 1, 999):
+        with pytest.raises(OSError, match=r"x.parquet: row group 0 decodes to \d MB"):
+            shard.read(member(row))
+    assert len(decoded) == 1
