@@ -6,7 +6,7 @@ import sys
 import pytest
 import typer
 
-from glit.cli.main import COMMANDS, app
+from glit.cli.main import PANELS, app
 
 HEAVY = ("torch", "ray", "vllm", "transformers", "ultralytics", "segment_anything")
 
@@ -58,6 +58,9 @@ def test_a_path_that_is_not_there_is_refused_before_anything_heavy(words, tmp_pa
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert found.stdout.split("\n")[:2] == ["2", "[]"] and "nowhere: no " in found.stderr
+
+
+COMMANDS = {name: each for commands in PANELS.values() for name, each in commands.items()}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import difflib
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +59,10 @@ def _below(group: Any, prefix: str) -> Iterator[str]:
 def _command(command: Any, name: str) -> Iterator[str]:
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     usage = " ".join([name, *(str(p.name).upper() for p in arguments)])
-    yield f"## `{usage}`\n\n{(command.help or '').strip()}\n"
+    said = re.sub(
+        r"\x08\n(.*?)(\n\n|$)", r"```text\n\1\n```\2", (command.help or "").strip(), flags=re.S
+    )
+    yield f"## `{usage}`\n\n{said}\n"
     options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
     rows = [(f"`{str(p.name).upper()}`", p.help or "", "") for p in arguments]
     rows += [(f"`{', '.join(p.opts)}`", p.help or "", _default(p)) for p in options]

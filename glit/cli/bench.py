@@ -14,7 +14,9 @@ from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
 bench_app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Measure speed, in ratios on one machine."
+    add_completion=False,
+    no_args_is_help=True,
+    help="Measure speed, pairs, regions and objectives, in ratios on one machine.",
 )
 
 DeviceName = Literal["auto", "cpu", "cuda"]
@@ -26,7 +28,7 @@ WeightsName = Literal["random", "mini", "manifest"]
 
 @bench_app.callback()
 def _bench() -> None:
-    """Measure speed, in ratios on one machine."""
+    """Measure speed, pairs, regions and objectives, in ratios on one machine."""
 
 
 @bench_app.command("lism-flism")
@@ -48,10 +50,12 @@ def lism_flism_command(
     num_images: Annotated[
         int | None,
         typer.Option(
-            "--images", min=1, help="Number of images. Default: 8 with mini, else 2; 64 on a GPU."
+            "--num", min=1, help="Number of images. Default: 8 with mini, else 2; 64 on a GPU."
         ),
     ] = None,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Counted rounds.")] = 3,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, help="Measured rounds, after a first one.")
+    ] = 3,
     quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -108,7 +112,7 @@ def pairs_command(
 def regions_command(
     dataset: DatasetArgument,
     recipe: Annotated[
-        str, typer.Option("-r", "--recipe", help="The recipe whose [propose] is measured.")
+        str, typer.Option("-r", "--recipe", help="The recipe whose table propose is measured.")
     ],
     overrides: SetOption = None,
     quiet: QuietOption = False,
@@ -170,21 +174,20 @@ def objectives_command(
     ] = 2000,
     level: Annotated[
         Literal["hard", "varied"],
-        typer.Option("--level", help="Of the scenes; varied has short captions too."),
+        typer.Option("--level", help="Level of the scenes; varied has short captions too."),
     ] = "varied",
     start: Annotated[
         str | None,
         typer.Option(
             "--start",
-            help="On scenes: the model that all start from: a built-in one, a folder, a run of "
-            "glit train, or a hub id. Default: mini-clip, which hardly sees shapes; mini-matcher "
-            "does.",
+            help="Model that every objective starts from: a built-in one, a folder, a run of glit "
+            "train, or a hub id. Default: mini-clip.",
         ),
     ] = None,
     together: Annotated[
         int,
         typer.Option(
-            "--together", min=1, help="Neighbours kept together; 4 puts twins into one batch."
+            "--neighbours", min=1, help="Put N neighbouring scenes into one batch; 4 are twins."
         ),
     ] = 1,
     train: Annotated[
@@ -192,7 +195,7 @@ def objectives_command(
         typer.Option("--train", help="Train on this dataset instead of scenes; needs --test."),
     ] = None,
     test: Annotated[
-        str | None, typer.Option("--test", help="The dataset that is searched, with --train.")
+        str | None, typer.Option("--test", help="With --train: the test dataset.")
     ] = None,
     validation: Annotated[
         str | None,
@@ -205,8 +208,7 @@ def objectives_command(
         typer.Option(
             "-r",
             "--recipe",
-            help="With --train: model and settings, of its tables train and evaluate. "
-            "Default: mini.",
+            help="With --train: the recipe that gives model and settings. Default: mini.",
         ),
     ] = None,
     overrides: SetOption = None,

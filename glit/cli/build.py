@@ -21,7 +21,7 @@ from glit.cli.options import (
 )
 from glit.errors import UserError
 from glit.executors import ExecutorChoice
-from glit.runtime.progress import StageProgress
+from glit.runtime.progress import StageProgress, duration
 from glit.runtime.terminal import Console
 from glit.storage.outputs import output_folder
 
@@ -83,7 +83,7 @@ def build_command(
     executor: ExecutorOption = "auto",
     ray_address: RayAddressOption = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Use only the first N images.")
+        int | None, typer.Option("--limit", min=1, help="Use only the first N images, by path.")
     ] = None,
     replace: Annotated[
         bool,
@@ -106,6 +106,7 @@ def build_command(
     if recipe is None and name == "mini":
         _refuse_photographs(images)
         console.print("No GPU with the weights found: using the recipe 'mini', for drawn scenes.")
+    how = _at_work(executor, ray_address, console, quiet=quiet)
     dataset = api.build(
         images,
         folder,
@@ -116,15 +117,15 @@ def build_command(
         limit=limit,
         replace=replace,
         locked=locked,
-        **_at_work(executor, ray_address, console, quiet=quiet),
+        **how,
     )
-    _report(dataset.manifest, folder, console, as_json=as_json, quiet=quiet)
+    _report(dataset.manifest, folder, how["progress"], console, as_json=as_json, quiet=quiet)
 
 
 def add_command(
     dataset: DatasetArgument,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Add only the first N new images.")
+        int | None, typer.Option("--limit", min=1, help="Add only the first N new images, by path.")
     ] = None,
     executor: ExecutorOption = "auto",
     ray_address: RayAddressOption = None,
@@ -135,6 +136,8 @@ def add_command(
     folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
 
+    how = _at_work(executor, ray_address, console, quiet=quiet)
+
     def report(added: Added) -> None:
         counts, new = added.manifest["counts"], added.balance
         if as_json:
@@ -143,9 +146,8 @@ def add_command(
             console.print(f"{folder}: no new images in {added.images}", soft_wrap=True)
         else:
             console.print(f"added: {_balance(new)}", soft_wrap=True)
-            _report(added.manifest, folder, console, as_json=False, quiet=quiet)
+            _report(added.manifest, folder, how["progress"], console, as_json=False, quiet=quiet)
 
-    how = _at_work(executor, ray_address, console, quiet=quiet)
     api.add(folder, limit=limit, report=report, **how)
 
 
@@ -168,7 +170,7 @@ def retry_command(
     console = Console(stderr=as_json, highlight=False)
     how = _at_work(executor, ray_address, console, quiet=quiet)
     retried = api.retry(folder, stage=stage, reason=reason, settings=overrides or (), **how)
-    _report(retried.manifest, folder, console, as_json=as_json, quiet=quiet)
+    _report(retried.manifest, folder, how["progress"], console, as_json=as_json, quiet=quiet)
 
 
 def _at_work(
@@ -249,7 +251,13 @@ def _refuse_photographs(images: str) -> None:
 
 
 def _report(
-    manifest: dict[str, Any], dataset: str, console: Console, *, as_json: bool, quiet: bool
+    manifest: dict[str, Any],
+    dataset: str,
+    progress: StageProgress,
+    console: Console,
+    *,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     from glit.dataset.manifest import has_regions
 
@@ -262,6 +270,8 @@ def _report(
     console.print(f"{dataset}: {_balance(counts)}{bare}", soft_wrap=True)
     for key, number in counts["drops"].items():
         console.print(f"  {number:>6} {key}")
+    if not quiet:
+        console.print(f"took {duration(progress.total_s)}")
     name_next("view", dataset, "-o", page_of(dataset), quiet=quiet)
 
 

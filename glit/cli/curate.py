@@ -31,6 +31,7 @@ def pair_command(
     ] = None,
     overrides: SetOption = None,
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the dataset with the pairs of another rule. Needs no model and no pixels."""
     from glit.runtime.cores import usable_cores
@@ -42,7 +43,8 @@ def pair_command(
             dataset, folder, recipe=recipe, settings=overrides or (),
             processes=usable_cores(), progress=progress,
         )  # fmt: skip
-    print(f"{len(paired)} images: {folder}")
+    written = {"dataset": str(folder), "samples": len(paired)}
+    print(json.dumps(written) if as_json else f"{len(paired)} images: {folder}")
 
 
 def select_command(
@@ -52,11 +54,12 @@ def select_command(
         str, typer.Option("--where", help="Take only samples that meet this SQL condition.")
     ] = "",
     sample: Annotated[
-        int | None, typer.Option("--sample", min=1, help="Take at most so many, by a hash.")
+        int | None,
+        typer.Option("--sample", min=1, help="Take at most N samples, chosen reproducibly."),
     ] = None,
     by: Annotated[
         str,
-        typer.Option("--by", help="Take equally many of each value of this column or SQL."),
+        typer.Option("--by", help="With --sample: as many of each value of this column or SQL."),
     ] = "",
     split: Annotated[
         str | None,
@@ -64,28 +67,31 @@ def select_command(
     ] = None,
     together: Annotated[
         str,
-        typer.Option("--together", help="Samples with the same value of this SQL share a part."),
+        typer.Option(
+            "--together", help="Keep samples with the same value of this SQL in one part."
+        ),
     ] = "",
     near: Annotated[
         int | None,
         typer.Option(
             "--near",
-            help="Images that look alike share a part: whose perceptual hashes differ in at most "
-            "so many of 64 bits, 0 to 7. Decodes all images.",
+            help="Keep look-alike images in one part: their perceptual hashes differ in at most N "
+            "of 64 bits, 0 to 7. Decodes all images.",
         ),
     ] = None,
     distinct: Annotated[
         float | None,
         typer.Option(
             "--distinct",
-            help="Of images whose embeddings have this cosine or more, take the best one.",
+            help="Of images whose embeddings have this cosine or more, keep the best one.",
         ),
     ] = None,
     model: Annotated[
         str, typer.Option("--model", help="The model for --distinct: a name, a folder or a run.")
     ] = "",
-    seed: Annotated[int, typer.Option("--seed", help="Another seed takes others.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of --sample and --split.")] = 0,
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write some samples as a new dataset, or divide them into parts. Without --distinct it needs
     no model."""
@@ -105,6 +111,17 @@ def select_command(
             parts = api.split(
                 dataset, folder, shares, together=together, near=near, **rest, progress=progress
             )  # fmt: skip
+    if as_json:
+        written = {
+            name: {
+                "dataset": str(folder / name),
+                "samples": len(part),
+                "duplicates": part.manifest["counts"]["duplicates"],
+            }
+            for name, part in parts.items()
+        }
+        print(json.dumps(written if shares else written[""]))
+        return
     for name, part in parts.items():
         repeats = part.manifest["counts"]["duplicates"]
         told = "" if distinct is None else f" ({repeats} near-duplicates left out)"
@@ -143,6 +160,7 @@ def merge_command(
     datasets: Annotated[list[str], typer.Argument(help="Folders or addresses of datasets.")],
     output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the samples of several datasets as one. A repeated image is taken once."""
     from glit.runtime.progress import StageProgress
@@ -151,7 +169,10 @@ def merge_command(
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
         merged = api.merge(datasets, folder, progress=progress)
     repeated = merged.manifest["counts"]["duplicates"]
-    print(f"{len(merged)} images ({repeated} repeated): {folder}")
+    written = {"dataset": str(folder), "samples": len(merged), "duplicates": repeated}
+    print(
+        json.dumps(written) if as_json else f"{len(merged)} images ({repeated} repeated): {folder}"
+    )
 
 
 def references_command(
@@ -165,7 +186,9 @@ def references_command(
     output: Annotated[str, typer.Option("-o", "--output", help="The .parquet file to write.")],
     model: Annotated[
         str,
-        typer.Option("--model", help="Also keep embeddings by it: a name, a folder or a run."),
+        typer.Option(
+            "--model", help="Also store embeddings of this model: a name, a folder or a run."
+        ),
     ] = "",
     folder: Annotated[
         str, typer.Option("--images", help="The folder of the annotations' images.")
@@ -175,8 +198,9 @@ def references_command(
         typer.Option("--split", help="Parts of the annotations, joined by +. Default: test."),
     ] = "",
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Write hashes and thumbnails of images that datasets must not hold. Lists unusable files."""
+    """Fingerprint your test images, to keep them out of training data. Lists unusable files."""
     from glit.runtime.progress import StageProgress
 
     path = local_file(output)
@@ -186,7 +210,8 @@ def references_command(
         )
     for name, reason in written.unusable.items():
         print(visible(f"left out: {name}: {reason}"), file=sys.stderr)
-    print(f"{written.num_images} images: {path}")
+    found = {"file": str(path), "images": written.num_images, "unusable": written.unusable}
+    print(json.dumps(found) if as_json else f"{written.num_images} images: {path}")
 
 
 def overlap_command(
@@ -196,18 +221,20 @@ def overlap_command(
         typer.Argument(help="A file that glit references wrote, or what glit references takes."),
     ],
     model: Annotated[
-        str, typer.Option("--model", help="Also compare embeddings by it, the list's model.")
+        str, typer.Option("--model", help="Also compare embeddings of this model, the list's.")
     ] = "",
     cosine: Annotated[
         float | None,
-        typer.Option("--cosine", help="Of embeddings, from which it is found. Default: 0.95."),
+        typer.Option("--cosine", help="Smallest cosine of embeddings that counts. Default: 0.95."),
     ] = None,
     page: Annotated[
         str | None, typer.Option("--page", help="The HTML file to write, both images side by side.")
     ] = None,
     images: Annotated[
         str,
-        typer.Option("--images", help="Where the list's images are: for the page, or annotations."),
+        typer.Option(
+            "--images", help="The folder of the list's images, for the page or annotations."
+        ),
     ] = "",
     split: Annotated[
         str,

@@ -80,9 +80,7 @@ def eval_command(
         Path | None,
         typer.Option(
             "--false-sentences",
-            help='For robustness: JSON lines {"image": 3, "sentence": "..."}, with a "type" on '
-            "every line for figures by type; the ground_truth.parquet of scenes; or a glit dataset "
-            "with the column negatives.",
+            help="For robustness: a file or dataset of false sentences.",
         ),
     ] = None,
     caption: Annotated[
@@ -98,7 +96,7 @@ def eval_command(
         typer.Option(
             "-r",
             "--recipe",
-            help="The recipe whose table evaluate is used: built-in or a TOML file. Default: mini.",
+            help="The recipe whose evaluate settings are used. Default: mini.",
         ),
     ] = None,
     overrides: SetOption = None,
@@ -108,13 +106,18 @@ def eval_command(
 ) -> None:
     """Measure one model, or several with --compare, in one table.
 
-    retrieval: Recall@K both ways. joint-map: mAP@10 over whole images and best regions together.
-    localize: whether the patches most similar to a sentence are in its region. robustness:
-    retrieval with a false sentence in every caption. caption-quality: mean cosine of images and
-    captions. hierarchy: whether each added sentence makes a caption more similar. classify:
-    zero-shot classification of a folder with one folder of images per class. choose: the right
-    one of several texts for an image or a box. boxes: zero-shot classification of annotated boxes.
-    refer: the box that an expression refers to. segment: a class for every pixel.
+    \b
+    retrieval        Recall@K both ways
+    joint-map        mAP@10 over whole images and best regions together
+    localize         are the patches most similar to a sentence in its region
+    robustness       retrieval with a false sentence in every caption
+    caption-quality  mean cosine of images and captions
+    hierarchy        does each added sentence make a caption more similar
+    classify         zero-shot, a folder with one folder of images per class
+    choose           the right one of several texts for an image or a box
+    boxes            zero-shot classification of annotated boxes
+    refer            the box that an expression refers to
+    segment          a class for every pixel
     """
     from glit.api import evaluate
     from glit.recipes.extras import require

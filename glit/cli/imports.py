@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from glit.cli.options import QuietOption
+from glit.cli.options import JsonOption, QuietOption
 from glit.importers import formats
 from glit.runtime.progress import StageProgress
 from glit.runtime.terminal import Console, visible
@@ -27,6 +29,7 @@ def import_command(
         str | None, typer.Option("--split", help="Parts, joined by +. Default: all.")
     ] = None,
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Convert published captions to a file for glit build --captions. Lists missing images.
 
@@ -40,6 +43,12 @@ def import_command(
         found = import_captions(
             form, annotations, path, images=images, split=split, progress=progress
         )
+    if as_json:
+        files = {"captions_file": str(path)}
+        if found.regions is not None:
+            files["regions_file"] = str(regions_file(path))
+        print(json.dumps({**files, **asdict(found)}, default=str))
+        return
     what = f"images with captions of the kinds {', '.join(found.kinds)}" if found.kinds else ""
     print(f"{found.captions} {what or 'captions'}: {path}")
     if found.regions is not None:

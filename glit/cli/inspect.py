@@ -16,6 +16,7 @@ from rich.table import Table
 from glit import api
 from glit.cli.options import DatasetArgument, JsonOption, QuietOption
 from glit.errors import DatasetError, InputError, UserError
+from glit.runtime.progress import duration
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file
 from glit.storage.store import Store
@@ -36,8 +37,8 @@ def status_command(
     found = api.status(dataset)
     runs = api.timelines(dataset) if timeline else []
     if as_json:
-        told = {"timeline": [asdict(run) for run in runs]} if timeline else {}
-        print(json.dumps({**found, "statistics": _statistics(found), **told}))
+        further = {"timeline": [asdict(run) for run in runs]} if timeline else {}
+        print(json.dumps({**found, "statistics": _statistics(found), **further}))
         return
     console = Console(highlight=False)
     how = "complete" if found["complete"] else "not finished; run glit build again to resume"
@@ -57,6 +58,10 @@ def status_command(
             chunks = f"{stage['chunks_done']}/{stage['chunks_total']}"
             table.add_row(stage["stage"], chunks, str(stage["rows"]), drops or "0")
         console.print(table)
+    if found["seconds_left"]:
+        not_timed = ", ".join(found["stages_not_timed"])
+        more = f", and {not_timed}, not timed yet" if not_timed else ""
+        console.print(f"at the pace so far: {duration(found['seconds_left'])} left{more}")
     if not found["complete"] and any(stage["drops"] for stage in found["stages"]):
         unfinished = api.unfinished_build(dataset)
         drops = [] if unfinished is None else unfinished.drops().to_pylist()

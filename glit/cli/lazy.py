@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -20,11 +21,15 @@ class LazyCommand(TyperCommand):
         name: of the command.
         place: ``module:name`` of its function, or of its :class:`typer.Typer`.
         help: the first line of its docstring.
+        panel: the heading that ``glit --help`` lists it under.
+        renamed: options of its that have another name now.
     """
 
-    def __init__(self, name: str, place: str, help: str) -> None:
-        super().__init__(name, help=help)
-        self._place = place
+    def __init__(
+        self, name: str, place: str, help: str, *, panel: str, renamed: Mapping[str, str]
+    ) -> None:
+        super().__init__(name, help=help, rich_help_panel=panel)
+        self._place, self._renamed = place, renamed
         del self.params  # those of the command itself; see __getattr__
 
     @cached_property
@@ -47,16 +52,28 @@ class LazyCommand(TyperCommand):
             raise AttributeError(name)
         return getattr(self.loaded, name)
 
-    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **more: Any) -> Any:
         """Return the loaded command's context, so that it is what runs."""
-        return self.loaded.make_context(*args, **kwargs)
+        words = [self._now(word) for word in args]
+        return self.loaded.make_context(info_name, words, *rest, **more)
+
+    def _now(self, word: str) -> str:
+        """The present name of an option, with a warning if the word is an earlier one."""
+        option, equals, value = word.partition("=")
+        if option not in self._renamed:
+            return word
+        warnings.warn(f"{option} is called {self._renamed[option]} now", stacklevel=2)
+        return self._renamed[option] + equals + value
 
 
-def lazy_group(commands: Mapping[str, tuple[str, str]]) -> type[TyperGroup]:
-    """A group of lazy commands.
+def lazy_group(
+    panels: Mapping[str, Mapping[str, tuple[str, str]]], renamed: Mapping[str, Mapping[str, str]]
+) -> type[TyperGroup]:
+    """A group of lazy commands; see :class:`LazyCommand`.
 
     Args:
-        commands: place and line of help of each, by name; see :class:`LazyCommand`.
+        panels: place and line of help of each command, by its name, by its panel.
+        renamed: options that have another name now, by command.
     """
 
     class LazyGroup(TyperGroup):
@@ -64,7 +81,9 @@ def lazy_group(commands: Mapping[str, tuple[str, str]]) -> type[TyperGroup]:
 
         def __init__(self, **settings: Any) -> None:
             super().__init__(**settings)
-            for name, (place, line) in commands.items():
-                self.add_command(LazyCommand(name, place, line), name)
+            for panel, commands in panels.items():
+                for name, (place, line) in commands.items():
+                    own = LazyCommand(name, place, line, panel=panel, renamed=renamed.get(name, {}))
+                    self.add_command(own, name)
 
     return LazyGroup

@@ -29,7 +29,7 @@ def view_command(
     dataset: DatasetArgument,
     others: Annotated[
         list[str] | None,
-        typer.Argument(help="A second dataset of the same images; more runs, or their results."),
+        typer.Argument(help="Second dataset to compare, or further runs and results of glit eval."),
     ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", help="The HTML file to write.")
@@ -42,17 +42,17 @@ def view_command(
         str, typer.Option("--where", help="Show only samples that meet this SQL condition.")
     ] = "",
     serve: Annotated[
-        bool, typer.Option("--serve", help="Serve the whole dataset to this machine.")
+        bool, typer.Option("--serve", help="Open a local server instead of writing a file.")
     ] = False,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port for --serve.")] = PORT,
     maps: MapsOption = None,
     image_root: ImageRootOption = "",
     quiet: QuietOption = False,
 ) -> None:
-    """Write a page about a dataset, a comparison or training runs. It needs no network.
+    """Write an HTML report of a dataset, a comparison or training runs. It needs no network.
 
     For a dataset: how it was built, its numbers, every pair. For two datasets: their differences.
-    For training runs: loss terms, one over the other, and checkpoints; with --maps, where a model
+    For training runs: loss terms and checkpoints; with --maps, where a model
     and the runs find sentences of their dataset. For the output of
     glit eval -o: recall curves, and queries that succeed and fail.
     """

@@ -19,133 +19,162 @@ from glit.recipes.extras import extra_with
 from glit.runtime.terminal import Console
 from glit.version import __version__
 
-COMMANDS = {
-    "doctor": (
-        "glit.cli.doctor:doctor_command",
-        "Check whether a build would work here; estimate time and disk. Exits 1 if it would fail.",
-    ),
-    "build": (
-        "glit.cli.build:build_command",
-        "Build a dataset from images. Run the same command again to resume.",
-    ),
-    "status": (
-        "glit.cli.inspect:status_command",
-        "Show what is done, pending and dropped, per stage. --json adds the dataset's statistics.",
-    ),
-    "add": (
-        "glit.cli.build:add_command",
-        "Add new images without redoing the old ones. Run the same command again to resume.",
-    ),
-    "retry": (
-        "glit.cli.build:retry_command",
-        "Process the dropped samples again and merge the ones that succeed.",
-    ),
-    "trust": (
-        "glit.cli.build:trust_command",
-        "Confirm a recipe file that asks for pickles, keys, another machine or other files.",
-    ),
-    "lock": (
-        "glit.cli.build:lock_command",
-        "Record the models of a recipe on this machine, for glit build --locked.",
-    ),
-    "verify": (
-        "glit.cli.inspect:verify_command",
-        "Check every promise of the data format. Prints one line per breach and exits 1.",
-    ),
-    "view": (
-        "glit.cli.look:view_command",
-        "Write a page about a dataset, a comparison or training runs. It needs no network.",
-    ),
-    "explain": (
-        "glit.cli.look:explain_command",
-        "Follow one image from its file to its pairs, or to the reason for its drop.",
-    ),
-    "stats": (
-        "glit.cli.inspect:stats_command",
-        "Count words, sentences and tokens of captions, as papers' tables do.",
-    ),
-    "query": (
-        "glit.cli.inspect:query_command",
-        "Query the dataset with SQL, read-only. Cannot access files outside the dataset.",
-    ),
-    "export": (
-        "glit.cli.share:export_command",
-        "Write the dataset, or the samples of a condition, in another format.",
-    ),
-    "push": (
-        "glit.cli.share:push_command",
-        "Upload a finished dataset to the Hugging Face Hub. Run it again to resume.",
-    ),
-    "import": (
-        "glit.cli.imports:import_command",
-        "Convert published captions to a file for glit build --captions. Lists missing images.",
-    ),
-    "import-model": (
-        "glit.cli.imports:import_model_command",
-        "Convert a published CLIP checkpoint, such as Long-CLIP's, to a folder for glit"
-        " train, eval and build. Runs no code in the file.",
-    ),
-    "pair": (
-        "glit.cli.curate:pair_command",
-        "Write the dataset with the pairs of another rule. Needs no model and no pixels.",
-    ),
-    "select": (
-        "glit.cli.curate:select_command",
-        "Write some samples as a new dataset, or divide them into parts. Without "
-        "--distinct it needs no model.",
-    ),
-    "merge": (
-        "glit.cli.curate:merge_command",
-        "Write the samples of several datasets as one. A repeated image is taken once.",
-    ),
-    "references": (
-        "glit.cli.curate:references_command",
-        "Write hashes and thumbnails of images that datasets must not hold. Lists unusable files.",
-    ),
-    "overlap": (
-        "glit.cli.curate:overlap_command",
-        "List images of a dataset that are in a list or resemble one; exit code 1 if any are.",
-    ),
-    "diff": (
-        "glit.cli.curate:diff_command",
-        "Tell what differs between two datasets; exit code 1 if anything does. glit view shows it.",
-    ),
-    "clean": (
-        "glit.cli.inspect:clean_command",
-        "Remove the resumable state (work/). A finished dataset stays.",
-    ),
-    "pairs": (
-        "glit.cli.pairs:pairs_app",
-        "Judge pairs by eye; calibrate on the verdicts; correct a dataset by hand.",
-    ),
-    "bench": ("glit.cli.bench:bench_app", "Measure speed, in ratios on one machine."),
-    "train": (
-        "glit.cli.train:train_command",
-        "Fine-tune CLIP on a dataset. Under torchrun, uses several processes.",
-    ),
-    "interpolate": (
-        "glit.cli.train:interpolate_command",
-        "Interpolate the weights between a model and its fine-tuned version (WiSE-FT).",
-    ),
-    "eval": (
-        "glit.cli.evaluate:eval_command",
-        "Measure one model, or several with --compare, in one table.",
-    ),
-    "scenes": (
-        "glit.cli.scenes:scenes_command",
-        "Draw procedural scenes with long captions and ground truth.",
-    ),
-    "sample": (
-        "glit.cli.sample:sample_command",
-        "Write twelve photographs with captions and boxes made by hand, as a finished dataset.",
-    ),
+PANELS: dict[str, dict[str, tuple[str, str]]] = {
+    "Build a dataset": {
+        "doctor": (
+            "glit.cli.doctor:doctor_command",
+            "Check whether a build would work here; estimate time and disk. Exits 1 if it would "
+            "fail.",
+        ),
+        "recipes": (
+            "glit.cli.recipes:recipes_command",
+            "List the recipes with what each needs, or show one whole.",
+        ),
+        "build": (
+            "glit.cli.build:build_command",
+            "Build a dataset from images. Run the same command again to resume.",
+        ),
+        "status": (
+            "glit.cli.inspect:status_command",
+            "Show what is done, pending and dropped, per stage. --json adds the dataset's "
+            "statistics.",
+        ),
+        "add": (
+            "glit.cli.build:add_command",
+            "Add new images without redoing the old ones. Run the same command again to resume.",
+        ),
+        "retry": (
+            "glit.cli.build:retry_command",
+            "Process the dropped samples again and merge the ones that succeed.",
+        ),
+        "trust": (
+            "glit.cli.build:trust_command",
+            "Confirm a recipe file that asks for pickles, keys, another machine or other files.",
+        ),
+        "clean": (
+            "glit.cli.inspect:clean_command",
+            "Remove the resumable state (work/). A finished dataset stays.",
+        ),
+    },
+    "Look at it": {
+        "view": (
+            "glit.cli.look:view_command",
+            "Write an HTML report of a dataset, a comparison or training runs. It needs no "
+            "network.",
+        ),
+        "explain": (
+            "glit.cli.look:explain_command",
+            "Follow one image from its file to its pairs, or to the reason for its drop.",
+        ),
+        "query": (
+            "glit.cli.inspect:query_command",
+            "Query the dataset with SQL, read-only. Cannot access files outside the dataset.",
+        ),
+        "stats": (
+            "glit.cli.inspect:stats_command",
+            "Count words, sentences and tokens of captions, as papers' tables do.",
+        ),
+        "verify": (
+            "glit.cli.inspect:verify_command",
+            "Check every promise of the data format. Prints one line per breach and exits 1.",
+        ),
+        "diff": (
+            "glit.cli.curate:diff_command",
+            "Tell what differs between two datasets; exit code 1 if anything does. glit view "
+            "shows it.",
+        ),
+    },
+    "Change it": {
+        "pairs": (
+            "glit.cli.pairs:pairs_app",
+            "Judge pairs by eye; calibrate on the verdicts; correct a dataset by hand.",
+        ),
+        "pair": (
+            "glit.cli.curate:pair_command",
+            "Write the dataset with the pairs of another rule. Needs no model and no pixels.",
+        ),
+        "select": (
+            "glit.cli.curate:select_command",
+            "Write some samples as a new dataset, or divide them into parts. Without --distinct "
+            "it needs no model.",
+        ),
+        "merge": (
+            "glit.cli.curate:merge_command",
+            "Write the samples of several datasets as one. A repeated image is taken once.",
+        ),
+        "references": (
+            "glit.cli.curate:references_command",
+            "Fingerprint your test images, to keep them out of training data. Lists unusable "
+            "files.",
+        ),
+        "overlap": (
+            "glit.cli.curate:overlap_command",
+            "List images of a dataset that are in a list or resemble one; exit code 1 if any are.",
+        ),
+    },
+    "Share it": {
+        "import": (
+            "glit.cli.imports:import_command",
+            "Convert published captions to a file for glit build --captions. Lists missing images.",
+        ),
+        "export": (
+            "glit.cli.share:export_command",
+            "Write the dataset, or the samples of a condition, in another format.",
+        ),
+        "push": (
+            "glit.cli.share:push_command",
+            "Upload a finished dataset to the Hugging Face Hub. Run it again to resume.",
+        ),
+    },
+    "Learn from it": {
+        "train": (
+            "glit.cli.train:train_command",
+            "Fine-tune CLIP on a dataset. Under torchrun, uses several processes.",
+        ),
+        "eval": (
+            "glit.cli.evaluate:eval_command",
+            "Measure one model, or several with --compare, in one table.",
+        ),
+        "import-model": (
+            "glit.cli.imports:import_model_command",
+            "Convert a published CLIP checkpoint, such as Long-CLIP's, to a folder for glit "
+            "train, eval and build. Runs no code in the file.",
+        ),
+    },
+    "Try and research": {
+        "sample": (
+            "glit.cli.sample:sample_command",
+            "Write twelve photographs with captions and boxes made by hand, as a finished dataset.",
+        ),
+        "scenes": (
+            "glit.cli.scenes:scenes_command",
+            "Draw procedural scenes with long captions and ground truth.",
+        ),
+        "bench": (
+            "glit.cli.bench:bench_app",
+            "Measure speed, pairs, regions and objectives, in ratios on one machine.",
+        ),
+        "interpolate": (
+            "glit.cli.train:interpolate_command",
+            "Interpolate the weights between a model and its fine-tuned version (WiSE-FT).",
+        ),
+        "lock": (
+            "glit.cli.build:lock_command",
+            "Record the models of a recipe on this machine, for glit build --locked.",
+        ),
+    },
 }
-"""Of every command the place of its function, and the first paragraph of its docstring."""
+"""The commands by what they are for: the place of each one's function, and the first paragraph of
+its docstring."""
+RENAMED: dict[str, dict[str, str]] = {
+    "bench": {"--images": "--num", "--together": "--neighbours"},
+}
+"""The options of commands that have another name now; the old one is taken, with a warning."""
 app = typer.Typer(
     name="glit",
-    cls=lazy_group(COMMANDS),
+    cls=lazy_group(PANELS, RENAMED),
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Build region-grounded long-caption datasets, inspect them, and train CLIP on them.",
 )

@@ -63,7 +63,9 @@ def _is_missing(value: str) -> bool:
     )
 
 
-QuietOption = Annotated[bool, typer.Option("--quiet", help="Print the result only, no progress.")]
+QuietOption = Annotated[
+    bool, typer.Option("-q", "--quiet", help="Print the result only, no progress.")
+]
 OfflineOption = Annotated[
     bool,
     typer.Option(

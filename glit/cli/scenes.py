@@ -16,7 +16,7 @@ def scenes_command(
     context: typer.Context,
     output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
     num: Annotated[int, typer.Option("-n", "--num", min=1, help="Number of scenes.")],
-    seed: Annotated[int, typer.Option("--seed", min=0, help="First seed; see docs/scenes.md.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the scenes.")] = 0,
     level: Annotated[
         Literal["easy", "normal", "hard", "varied"],
         typer.Option(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from glit import api
-from glit.cli.options import DatasetArgument, ImageRootOption, QuietOption
+from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption
 from glit.exporters import EXPORTERS, READ_BY
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
@@ -32,6 +34,7 @@ def export_command(
     ] = False,
     image_root: ImageRootOption = "",
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the dataset, or the samples of a condition, in another format."""
     from glit.dataset.select import narrowed
@@ -53,6 +56,9 @@ def export_command(
             reencode=reencode,
             report=progress.advance,
         )
+    if as_json:
+        print(json.dumps({"output": str(folder), "format": to, "samples": len(opened)}))
+        return
     print(f"{len(opened)} images: {folder}")
     if not quiet and to in READ_BY:
         print(f"read by: {READ_BY[to]}")
@@ -68,12 +74,16 @@ def push_command(
         str, typer.Option("--license", help="Licence for the uploaded card, as cc-by-4.0.")
     ] = "",
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Upload a finished dataset to the Hugging Face Hub. Run it again to resume."""
     from glit.runtime.progress import StageProgress
 
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
         pushed = api.push(dataset, repository, private=private, licence=licence, progress=progress)
+    if as_json:
+        print(json.dumps(asdict(pushed)))
+        return
     what = "private" if pushed.private else "public"
     done = f"{pushed.num_uploaded} of {pushed.num_files} files uploaded"
     print(f"{done}: {pushed.url} ({what}; glit reads {pushed.address})")

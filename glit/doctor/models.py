@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 
 from glit.doctor.finding import Finding
-from glit.models.weights import LookedUp, look_up
+from glit.models.weights import look_up
 from glit.runtime.progress import size
 from glit.stages import flow
 from glit.stages.plan import Recipe
@@ -37,12 +37,12 @@ def models(recipes: list[Recipe]) -> list[Model]:
     for recipe in recipes:
         for asked in dict.fromkeys(asked for _, asked in asked_models(recipe)):
             users.setdefault(asked, []).append(recipe.name)
-    return [
-        _model(look_up(*asked), asked[0], tuple(names)) for asked, names in sorted(users.items())
-    ]
+    return [model_of(*asked, recipes=tuple(names)) for asked, names in sorted(users.items())]
 
 
-def _model(found: LookedUp, name: str, recipes: tuple[str, ...]) -> Model:
+def model_of(name: str, revision: str, *, recipes: tuple[str, ...]) -> Model:
+    """A model by its name and revision; downloads nothing."""
+    found = look_up(name, revision)
     return Model(
         name=name,
         recipes=recipes,

@@ -23,6 +23,7 @@ from glit.stages.ingest import Ingest
 from glit.storage.store import Store, absolute
 from glit.work.state import STATE, read_state
 from glit.work.tables import read_table, sum_counts
+from glit.work.timeline import read_timelines, seconds_left
 
 _TABLE = re.compile(r"\d{6}-\w+\.parquet")
 _SO_FAR = re.compile(r"\d{6}-\w+\.so-far\.parquet")
@@ -36,7 +37,8 @@ def status(output: str) -> dict[str, Any]:
     ``adding`` says that an addition to a complete dataset is not finished, ``retrying`` that a
     retry is not, ``empty`` that every stage is done and nothing was left to ship, ``command``
     what resumes a build that is not finished, where that is known. ``rows`` counts what is kept of
-    chunks that are not finished, too.
+    chunks that are not finished, too. ``seconds_left`` and ``stages_not_timed`` are those of
+    :func:`glit.work.timeline.seconds_left`.
 
     Args:
         output: a dataset, or a build in progress.
@@ -54,6 +56,8 @@ def status(output: str) -> dict[str, Any]:
         "retrying": False,
         "command": "",
         "stages": [],
+        "seconds_left": 0.0,
+        "stages_not_timed": [],
     }
     manifest = read_manifest(dataset) if complete else {}
     if complete:
@@ -74,6 +78,9 @@ def status(output: str) -> dict[str, Any]:
         ]
         result["command"] = "" if complete else shell_line(state.command)
         result["empty"] = not complete and _shipped_nothing(result["stages"])
+        if not (complete or result["empty"]):
+            left = seconds_left(read_timelines(work), result["stages"])
+            result["seconds_left"], result["stages_not_timed"] = left
     elif not complete:
         raise UserError(f"{output}: no dataset and no build here")
     return result

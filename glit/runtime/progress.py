@@ -52,6 +52,7 @@ class StageProgress:
         self._can_drop, self._waiting = True, False
         self._running: dict[int, SoFar] = {}
         self._started = self._last_line = 0.0
+        self._made = time.monotonic()
         self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
@@ -87,6 +88,11 @@ class StageProgress:
     def beside(self) -> Self:
         """A progress object for another stage that runs at the same time."""
         return copy.copy(self)
+
+    @property
+    def total_s(self) -> float:
+        """Seconds since this object was made."""
+        return time.monotonic() - self._made
 
     def note(self, text: str) -> None:
         """Print a line that stays on the screen."""

@@ -9,7 +9,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Self
@@ -94,6 +94,35 @@ class Timeline:
             workers = max((e.workers for e in here), default=1)
             shares.append(min(1.0, busy / (workers * self.bin_s)))
         return shares
+
+
+def seconds_left(
+    runs: Sequence[Timeline], stages: Sequence[Mapping[str, Any]]
+) -> tuple[float, list[str]]:
+    """How long the rest of a build takes at the pace of its runs so far.
+
+    Stages of one place take turns; those of different places work at the same time.
+
+    Args:
+        runs: of the build.
+        stages: ``stage``, ``chunks_done`` and ``chunks_total`` of each.
+
+    Returns:
+        Seconds, without the stages that have not finished a chunk; and the names of these.
+    """
+    by_place: dict[str, float] = {}
+    unknown = []
+    for stage in stages:
+        name, done = stage["stage"], stage["chunks_done"]
+        left = stage["chunks_total"] - done
+        found = [run.stages[name] for run in runs if name in run.stages]
+        took_s = sum((sum(each.busy_s) - each.lost_s) / max(1, each.workers) for each in found)
+        if left and not (done and took_s):
+            unknown.append(name)
+        elif left:
+            place = found[-1].place
+            by_place[place] = by_place.get(place, 0.0) + took_s / done * left
+    return max(by_place.values(), default=0.0), unknown
 
 
 class TimelineWriter:

@@ -159,3 +159,21 @@ def test_a_terminal_that_is_closed_stops_as_sigterm_does(tmp_path):
         words = [sys.executable, "-c", before + script]
         done = subprocess.run(words, capture_output=True, text=True)
         assert done.returncode == code, done.stderr
+
+
+def test_an_option_of_an_earlier_name_is_taken_with_a_warning(run_glit, tmp_path):
+    with pytest.warns(UserWarning, match="^--images is called --num now$"):
+        done = run_glit("bench", "lism-flism", "-o", tmp_path / "x", "--images=0")
+    assert done.code == 2 and "--num" in done.errors
+
+
+def test_short_options_and_completion(run_glit):
+    for words in (["-h"], ["view", "-h"], ["pairs", "-h"], ["pairs", "label", "-h"]):
+        done = run_glit(*words)
+        assert done.code == 0 and "Usage:" in done.output and "--help" in done.output
+    asked = {"_GLIT_COMPLETE": "complete_bash", "COMP_WORDS": "glit view --ser", "COMP_CWORD": "2"}
+    program = os.path.join(os.path.dirname(sys.executable), "glit")
+    done = subprocess.run(
+        [program], capture_output=True, text=True, check=True, env={**os.environ, **asked}
+    )
+    assert done.stdout.split() == ["--serve"]

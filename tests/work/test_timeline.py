@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from glit.cli.timeline import timeline_lines
 from glit.executors.protocols import BusyInterval
 from glit.storage.store import Store
-from glit.work.timeline import Timeline, read_timelines
+from glit.work.timeline import Timeline, read_timelines, seconds_left
 
 
 def stretch(start_s, stop_s):
@@ -70,3 +70,19 @@ def test_nothing_depends_on_it(built_copy, run_glit, damage):
     assert read_timelines(Store(str(built_copy / "work"))) == []
     done = run_glit("status", built_copy, "--timeline")
     assert (done.code, "no timeline" in done.output) == (0, True)
+
+
+def test_the_rest_of_a_build_is_as_long_as_its_slowest_place():
+    first, second = Timeline(start_s=0.0, bin_s=1.0), Timeline(start_s=90.0, bin_s=1.0)
+    first.note("caption", "cuda", stretch(0, 8), workers=2)  # 4 s
+    first.note("propose", "cuda", stretch(8, 10), workers=1)  # 2 s
+    second.note("caption", "cuda", stretch(90, 92), workers=1)  # 2 s
+    second.note("ingest", "cpu", stretch(90, 99), workers=1)  # 9 s
+    stages = [
+        {"stage": name, "chunks_done": done, "chunks_total": 9}
+        for name, done in (("ingest", 3), ("caption", 2), ("propose", 1), ("score", 0), ("pair", 0))
+    ]
+    # caption 6 s / 2 * 7, propose 2 s / 1 * 8; ingest 9 s / 3 * 6
+    assert seconds_left([first, second], stages) == (37.0, ["score", "pair"])
+    done = [{"stage": "caption", "chunks_done": 9, "chunks_total": 9}]
+    assert seconds_left([first], done) == (0.0, [])

@@ -1,0 +1,75 @@
+"""``glit recipes``: the built-in recipes, and what each needs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from glit.cli.options import JsonOption, SetOption
+from glit.runtime.terminal import Console, visible
+
+if TYPE_CHECKING:
+    from glit.doctor.needs import Needs
+
+
+def recipes_command(
+    recipe: Annotated[
+        str | None,
+        typer.Argument(help="A built-in recipe or a TOML file. Without it, a list of all."),
+    ] = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the recipes with what each needs, or show one whole.
+
+    Nothing is downloaded. A recipe that is shown whole is a TOML file: save it, change it, and give
+    the file as -r.
+    """
+    from glit.doctor.needs import all_needs, as_toml, needs_of
+
+    console = Console(highlight=False)
+    if recipe is None:
+        found = all_needs()
+        if as_json:
+            print(json.dumps([asdict(each) for each in found]))
+            return
+        for what, verb in (("build", "glit build IMAGES -o DATASET -r NAME"),
+                           ("train", "glit train DATASET -o RUN -r NAME")):  # fmt: skip
+            console.print(f"\n{verb}\n", style="bold", markup=False)
+            _list([each for each in found if each.what == what], console)
+        console.print("\nOne recipe, whole: glit recipes NAME. A build's time: glit doctor IMAGES")
+        return
+    found = needs_of(recipe, overrides or ())
+    if as_json:
+        print(json.dumps({**asdict(found), "toml": as_toml(recipe, overrides or ())}))
+        return
+    for line in _about(found):
+        print(visible(f"# {line}"))
+    print(f"\n{as_toml(recipe, overrides or ())}", end="")
+
+
+def _list(recipes: list[Needs], console: Console) -> None:
+    from rich.table import Table
+
+    table = Table("recipe", "still needs", "", box=None, padding=(0, 2))
+    for each in recipes:
+        table.add_row(each.name, each.line or "nothing", each.about)
+    console.print(table)
+
+
+def _about(found: Needs) -> list[str]:
+    from glit.runtime.progress import size
+
+    lines = [f"{found.name}: {found.about}"]
+    for model in found.models:
+        known = f", {size(model.num_bytes)}" if model.num_bytes else ""
+        here = "here" if model.here else f"not here; to get it: {model.fetch or '?'}"
+        lines.append(f"model {model.name}{known}: {here}")
+    if found.extras:
+        lines.append(f"extras: {', '.join(found.extras)}")
+    if found.install:
+        lines.append(found.install)
+    return lines

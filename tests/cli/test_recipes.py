@@ -1,0 +1,54 @@
+"""``glit recipes``: what each recipe needs, and one of them whole."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+from glit.errors import RecipeError
+from glit.planning.recipe import load_recipe, read_tables
+from glit.recipes.resources import builtin_recipes
+
+
+def test_every_recipe_is_listed_with_its_models(run_glit, monkeypatch, tmp_path):
+    monkeypatch.setenv("GLIT_WEIGHTS", str(tmp_path))
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    done = run_glit("recipes", "--json")
+    assert done.code == 0, done.errors
+    found = {each["name"]: each for each in json.loads(done.output)}
+    assert found.keys() == builtin_recipes().keys()
+    assert [m["name"] for m in found["lism"]["models"]] == [
+        "llava-next-7b", "clip-vit-b-16", "sam-vit-h",
+    ]  # fmt: skip
+    assert {name for name, each in found.items() if each["what"] == "train"} >= {
+        "clip", "fast-goal", "goal", "finelip", "mulclip", "f-cast", "fg-clip",
+    }  # fmt: skip
+    mini = found["mini"]
+    assert mini["what"] == "build" and all(model["here"] for model in mini["models"])
+    listed = run_glit("recipes").output
+    assert all(f"\n  {name} " in listed for name in found)
+
+
+@pytest.mark.parametrize("name", builtin_recipes())
+def test_a_recipe_shown_whole_is_a_recipe_of_its_own(name, run_glit, tmp_path):
+    done = run_glit("recipes", name)
+    assert done.code == 0, done.errors
+    tables = tomllib.loads(done.output)
+    before = read_tables(name)
+    assert tables == {key: value for key, value in before.items() if key != "name"}
+    (tmp_path / "own.toml").write_text(done.output)
+    if name in ("lism", "lism-sa1b"):  # which read SAM's pickle
+        with pytest.raises(RecipeError, match="glit trust"):
+            load_recipe(str(tmp_path / "own.toml"))
+    elif "train" not in tables:
+        own, same = load_recipe(str(tmp_path / "own.toml")), load_recipe(name)
+        assert {**own.as_dict(), "name": name} == same.as_dict()
+
+
+def test_a_changed_and_an_unknown_recipe(run_glit):
+    changed = run_glit("recipes", "mini", "--set", "pair.rule=lism")
+    assert tomllib.loads(changed.output)["pair"] == {"rule": "lism"}
+    done = run_glit("recipes", "flims")
+    assert done.code == 2 and "did you mean 'flism'" in done.errors
