@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from glit.dataset.manifest import MANIFEST, require_regions
 from glit.dataset.query import connect
@@ -18,6 +20,8 @@ from glit.images import ImageError
 from glit.label.corrections import DEEDS, Journal, State, state_of
 from glit.runtime.local_server import Answer, Site, as_json, shown, whole_number
 from glit.storage.store import Store
+
+_MOST_FOUND = 200
 
 
 class Samples:
@@ -40,8 +44,12 @@ class Samples:
         if where.strip():
             with connect(dataset) as connection:
                 self.rows = select(dataset, connection, where=where).numbers
-        ids = dataset.table(["sample_id"])["sample_id"].to_pylist()
+        names = dataset.table(["sample_id", "source_path"]).to_pylist()
+        ids = [each["sample_id"] for each in names]
         self._ids = [ids[number] for number in self.rows]
+        self._paths = [names[number]["source_path"] for number in self.rows]
+        words = ("glit", "pairs", "apply", dataset.path, "--corrections", str(corrections))
+        self._command = shlex.join((*words, "-o", f"{dataset.path.rstrip('/')}-corrected"))
         self._places = {sample_id: place for place, sample_id in enumerate(self._ids)}
         manifest = hashlib.sha256(Store(dataset.path).read(MANIFEST)).hexdigest()
         self.journal = Journal(corrections, manifest, by=by)
@@ -61,6 +69,15 @@ class Samples:
     def num_right(self) -> int:
         """How many were called right."""
         return sum(map(self._is_right, range(len(self))))
+
+    def find(self, words: str) -> dict[str, Any]:
+        """The first samples whose paths contain these words, in any case: number, path, whether it
+        was called right; how many more there are; and the command that applies the corrections."""
+        self.journal.refresh()
+        wanted = words.casefold()
+        found = [n for n, path in enumerate(self._paths) if wanted in path.casefold()]
+        rows = [(n, self._paths[n], self._is_right(n)) for n in found[:_MOST_FOUND]]
+        return {"found": rows, "more": len(found) - len(rows), "command": self._command}
 
     def sample(self, number: int) -> dict[str, Any]:
         """The page's data for a sample.
@@ -162,6 +179,8 @@ class CorrectSite(Site):
             return page.encode(), "text/html; charset=utf-8"
         if part == "next":
             return as_json(self._samples.first_open())
+        if part == "find":
+            return as_json(self._samples.find(unquote(number)))
         if part == "sample":
             return as_json(self._samples.sample(whole_number(number)))
         if part == "image":

@@ -72,6 +72,18 @@ def test_a_person_corrects_undoes_and_goes_on_another_day(client, built, tmp_pat
         assert again.get("/sample/0").json()["state"]["struck"] == [1]
 
 
+def test_images_are_found_by_path_and_the_command_applies_what_was_said(client, built, tmp_path):
+    say(client, 3, "right", right=True)
+    found = client.get("/find/").json()
+    assert len(found["found"]) == 24 and found["more"] == 0
+    assert found["found"][3] == [3, client.get("/sample/3").json()["path"], True]
+    one = client.get("/find/000003.PNG").json()["found"]
+    assert one == [found["found"][3]] and client.get("/find/no%20such").json()["found"] == []
+    assert found["command"] == (
+        f"glit pairs apply {built} --corrections {tmp_path}/c.jsonl -o {built}-corrected"
+    )
+
+
 @pytest.mark.parametrize(
     ("said", "words"),
     [
@@ -184,6 +196,12 @@ def test_keys_correct(browser, built, tmp_path, options):
         assert violations(page) == []
         press("Enter", lines=0)  # the next image
         where.filter(has_text="Image 2 of 24, 1 called right").wait_for()
+        assert "glit pairs apply" in page.locator("#command").inner_text()
+        page.locator("#all summary").click()
+        page.locator("#find").fill("000007")
+        page.locator("#paths button", has_text="000007").click()
+        where.filter(has_text="Image 8 of 24").wait_for()
+        assert violations(page) == []
         assert page.faults == []
         assert all(url.startswith(address) for url in page.asked)
     ((sample_id, state),) = last_states(built, file).items()
