@@ -108,7 +108,7 @@ def pairs_command(
 def regions_command(
     dataset: DatasetArgument,
     recipe: Annotated[
-        str, typer.Option("-r", "--recipe", help="The recipe whose [propose] is measured.")
+        str, typer.Option("-r", "--recipe", help="The recipe whose \\[propose] is measured.")
     ],
     overrides: SetOption = None,
     quiet: QuietOption = False,
