@@ -187,19 +187,15 @@ def _recipes() -> Iterator[str]:
     tables = list(_tables())
     counts = Counter(key for _, _, keys in tables for key in set(keys))
     shared = {key for key, count in counts.items() if count > 1}
-    where: dict[Key, list[str]] = {}
-    for name, _, keys in tables:
-        for key in keys:
-            if key in shared:
-                where.setdefault(key, []).append(name)
     yield "\n## Keys of several tables\n"
-    for key, names in where.items():
-        yield f"{key} In {', '.join(f'`[{name}]`' for name in dict.fromkeys(names))}."
+    yield from map(
+        str, dict.fromkeys(key for _, _, keys in tables for key in keys if key in shared)
+    )
     for name, kind, keys in tables:
         yield f"\n## `[{name}]`\n\n{(kind.__doc__ or '').strip().splitlines()[0]}\n"
         yield from (str(key) for key in keys if key not in shared)
         if common := [f"`{key.name}`" for key in keys if key in shared]:
-            yield f"- Also {', '.join(common)}: [see above](#keys-of-several-tables)."
+            yield f"- [Also](#keys-of-several-tables) {', '.join(common)}."
         yield from _choices(kind)
 
 
@@ -321,7 +317,7 @@ EXIT_CODES = {
     " fail, `diff` a difference, `overlap` an image of the list.",
     2: "The command, the recipe or the input is wrong, and you can fix it; also a missing package"
     " or model.",
-    130: "Ctrl-C stopped the command. The same command resumes.",
+    130: "Ctrl-C stopped the command. Run it again; `glit train` with `--resume`.",
     143: "SIGTERM (Slurm, Kubernetes, torchrun) or a closed terminal stopped it. The same command"
     " resumes.",
 }
