@@ -289,7 +289,7 @@ TO_DO = {
     "unreadable": "Check the file and its permissions, then `glit retry`.",
     "unsupported_format": "HEIC needs the extra `heif`; convert RAW and JPEG XL to JPEG or PNG.",
     "too_large": "`glit retry --reason too_large --set ingest.max_pixels=N`",
-    "too_small": "Lower `ingest.min_side`.",
+    "too_small": "`glit retry --reason too_small --set ingest.min_side=N`",
     "no_caption": "Add a row for it; paths are relative to the image folder.",
     "ambiguous_caption": "Leave one caption, or give them kinds.",
     "empty_caption": "`glit retry` asks the captioner again.",
@@ -297,8 +297,8 @@ TO_DO = {
     "looping": "`glit retry`, or `caption.repetition_penalty`.",
     "captioner_error": "Read the message; then `glit retry`.",
     "model_error": "Read the message; then `glit retry`.",
-    "no_region": "Add `+grid` to `propose.backend`, or lower `propose.min_area`.",
-    "low_quality": "Change the threshold and build again.",
+    "no_region": "`glit retry --reason no_region --set propose.min_area=N`, or add the grid.",
+    "low_quality": "`glit retry --reason low_quality --set quality.KEY=N`",
 }
 """What a user can do about a drop, where something can be done."""
 
