@@ -93,6 +93,7 @@ def _below(group: Any, prefix: str, panel: str) -> Iterator[Found]:
         own = own if isinstance(own, str) else panel
         command = getattr(command, "loaded", command)
         if hasattr(command, "commands"):
+            yield Found(f"{prefix} {name}", command, own)
             yield from _below(command, f"{prefix} {name}", own)
         else:
             yield Found(f"{prefix} {name}", command, own)

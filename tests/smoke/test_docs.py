@@ -37,7 +37,8 @@ FENCED = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 SHOWN = re.compile(r"^```(?:sh|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-"""Blocks of commands: those marked ``sh`` run in a test, those marked ``bash`` are only parsed."""
+"""Blocks of commands; all are parsed. In the pages that a test runs, those marked ``bash`` want
+models or files that are not here, and are only parsed."""
 
 
 def shell_lines(page: Path) -> list[str]:
