@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import sys
 import tomllib
 import typing
@@ -41,8 +42,8 @@ HIDDEN_RECIPES = {"sample"}
 def pages() -> dict[str, str]:
     """Every page with generated text, by file name."""
     whole = {
-        "cli.md": NOTE + "\n".join(_commands()),
-        "recipes.md": NOTE + "\n".join(_recipes()) + "\n",
+        "cli.md": NOTE + _linked("\n".join(_commands())),
+        "recipes.md": NOTE + _linked("\n".join(_recipes())) + "\n",
     }
     return whole | {page: _filled(page, parts) for page, parts in PARTS.items()}
 
@@ -54,8 +55,17 @@ def _filled(page: str, parts: dict[str, Callable[[], Iterable[str]]]) -> str:
         before, _, rest = text.partition(begin)
         _, found, after = rest.partition(end)
         assert found, f"{page}: no part {name}"
-        text = before + begin + "\n" + "\n".join(lines()).strip() + "\n\n" + end + after
+        text = before + begin + "\n" + _linked("\n".join(lines()).strip()) + "\n\n" + end + after
     return text
+
+
+def _linked(text: str) -> str:
+    """The pages that docstrings name, as links.
+
+    >>> _linked("described in docs/pairs.md")
+    'described in [pairs](pairs.md)'
+    """
+    return re.sub(r"docs/([\w-]+)\.md", r"[\1](\1.md)", text)
 
 
 # the command line
