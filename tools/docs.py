@@ -222,8 +222,10 @@ def _tables() -> Iterator[tuple[str, Any, list[Key]]]:
 def _choices(kind: Any) -> Iterator[str]:
     """The keys that values of a table's choice add, each key once with all such values."""
     choice = getattr(kind, "choice", None)
+    if choice is None:
+        return
     values: dict[Key, list[str]] = {}
-    for value, options in choice.options().items() if choice else ():
+    for value, options in choice.options().items():
         for key in _keys(options) if options is not None else ():
             values.setdefault(key, []).append(value)
     groups: dict[tuple[str, ...], list[Key]] = {}

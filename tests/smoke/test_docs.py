@@ -70,13 +70,10 @@ def test_generated_pages_are_whole():
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_of_a_function_is_a_call_of_it(name):
-    (call,) = [each for each in ast.walk(ast.parse(EXAMPLES[name])) if _calls(each, name)]
+    calls = [each for each in ast.walk(ast.parse(EXAMPLES[name])) if isinstance(each, ast.Call)]
+    (call,) = [each for each in calls if ast.unparse(each.func) == f"glit.{name}"]
     words = {keyword.arg: None for keyword in call.keywords}
     inspect.signature(getattr(importlib.import_module("glit"), name)).bind(*call.args, **words)
-
-
-def _calls(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == f"glit.{name}"
 
 
 def test_every_page_is_in_the_navigation_or_left_out_on_purpose():
