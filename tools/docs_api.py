@@ -48,7 +48,11 @@ def api() -> Iterator[str]:
     names = {name: getattr(glit, name) for name in glit.__all__ if not name.startswith("__")}
     functions = {name: each for name, each in names.items() if inspect.isfunction(each)}
     counts = Counter(line for each in functions.values() for line in _arguments(each).values())
-    shared = {line for line, count in counts.items() if count >= COMMON}
+    by_name: dict[str, str] = {}
+    for line, count in counts.most_common():
+        if count >= COMMON and ": " in line:
+            by_name.setdefault(line.split("`")[1], line)
+    shared = set(by_name.values())
     yield "## Functions\n\nArguments of several functions:\n"
     yield from sorted(shared)
     for name, each in functions.items():
@@ -127,7 +131,7 @@ def _class(name: str, kind: Any) -> Iterator[str]:
     docs = field_docs(kind)
     if dataclasses.is_dataclass(kind):
         for field in dataclasses.fields(kind):
-            told = docs.get(field.name, "").replace("``", "`")
+            told = _markdown(docs.get(field.name, ""))
             yield f"- `{field.name}` (`{field.type}`){': ' if told else ''}{told}"
     else:
         for key, (annotation, text) in _attributes(kind).items():
@@ -135,9 +139,9 @@ def _class(name: str, kind: Any) -> Iterator[str]:
     for key, each in vars(kind).items():
         if isinstance(each, property | functools.cached_property):
             function = each.fget if isinstance(each, property) else each.func
-            if not key.startswith("_") and function is not None and function.__doc__:
+            if not key.startswith("_") and function is not None:
                 back = inspect.signature(function).return_annotation
-                yield f"- `{key}` (`{back}`): {_sections(function)[0]}"
+                yield f"- `{key}` (`{back}`): {_sections(function)[0]}".rstrip(": ")
     for key, each in vars(kind).items():
         listed = key in ("__getitem__",) or not key.startswith("_")
         if listed and inspect.isfunction(each) and each.__doc__:
@@ -150,7 +154,7 @@ def _method(name: str, function: Any) -> Iterator[str]:
     words = ", ".join(each.name for each in shown)
     about, sections = _sections(function)
     call = f"dataset[{words}]" if name == "__getitem__" else f"{name}({words})"
-    raises = "; ".join(f"`{k}`: {why}" for k, why in _entries(sections.get("Raises", "")))
+    raises = " ".join(f"`{k}`: {why}" for k, why in _entries(sections.get("Raises", "")))
     yield (
         f"- `{call}` → `{signature.return_annotation}`: {about}"
         + (f" Raises {raises}" if raises else "")
