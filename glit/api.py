@@ -246,7 +246,7 @@ def _at_work(
 
 
 def status(dataset: PathLike) -> dict[str, Any]:
-    """What is done, pending and dropped, per stage.
+    """Return what is done, pending and dropped, per stage.
 
     Raises:
         UserError: neither a dataset nor a build in progress, or one of another version of glit.
@@ -663,8 +663,8 @@ def overlap(
     split: str = "",
     progress: StageProgress | None = None,
 ) -> list[Overlap]:
-    """The samples of a finished dataset that a file of :func:`references` holds, or that resemble
-    one of its images.
+    """Find the samples of a finished dataset that a file of :func:`references` holds, or that
+    resemble one of its images.
 
     Args:
         dataset: the finished dataset.
@@ -712,7 +712,7 @@ def overlap(
 
 
 def diff(a: PathLike, b: PathLike) -> dict[str, Any]:
-    """What differs between two finished datasets: images, settings, and regions of sentences.
+    """Compare two finished datasets: images, settings, and regions of sentences.
 
     Args:
         a: the first dataset.
