@@ -246,7 +246,7 @@ def _at_work(
 
 
 def status(dataset: PathLike) -> dict[str, Any]:
-    """What is done, pending and dropped, per stage.
+    """Return what is done, pending and dropped, per stage.
 
     Raises:
         UserError: neither a dataset nor a build in progress, or one of another version of glit.
@@ -492,7 +492,7 @@ def select(
         distinct: of images whose embeddings have this cosine or more, keep one: the sharpest where
             that was measured, else the largest.
         model: whose embeddings: a name, a folder, a run of ``glit train``, or a hub id.
-        seed: another one takes others.
+        seed: of the hash that chooses the samples; the same seed takes the same samples.
         progress: counts the images.
 
     Raises:
@@ -533,7 +533,7 @@ def split(
             part, 0 to 7; all images are decoded. None compares none.
         distinct: as for :func:`select`.
         model: as for :func:`select`.
-        seed: another one divides them otherwise.
+        seed: of the hash that divides the samples; the same seed gives the same parts.
         progress: counts the images.
 
     Raises:
@@ -632,7 +632,8 @@ def references(
             (``docci:docci_descriptions.jsonlines``, formats as :func:`evaluate` takes them); or a
             file ``.sha256`` as ``sha256sum`` writes it, whose hashes find equal files alone.
         output: the file to write.
-        model: whose embeddings of the images are kept too, to find other pictures of the same.
+        model: also store this model's embedding of each image, so that other pictures of the same
+            thing can be found.
         folder: of the annotations' images, where they do not lie where their format has them.
         split: parts of the annotations, joined by ``+``; without it, ``test`` where there are any.
         progress: counts the images.
@@ -662,8 +663,8 @@ def overlap(
     split: str = "",
     progress: StageProgress | None = None,
 ) -> list[Overlap]:
-    """The samples of a finished dataset that a file of :func:`references` holds, or that resemble
-    one of its images.
+    """Find the samples of a finished dataset that a file of :func:`references` holds, or that
+    resemble one of its images.
 
     Args:
         dataset: the finished dataset.
@@ -671,7 +672,7 @@ def overlap(
             made first.
         model: the one whose embeddings the file holds; images that resemble one of its images by
             them are found too.
-        cosine: of two embeddings, from which images mean the same; None is 0.95.
+        cosine: smallest cosine of two embeddings that counts as a match; None is 0.95.
         page: an HTML file to write, with both images of every pair side by side.
         images: the folder or address of the list's images, for the page, and of the annotations'
             images; without it, the page shows the list's own small grey pictures.
@@ -711,7 +712,7 @@ def overlap(
 
 
 def diff(a: PathLike, b: PathLike) -> dict[str, Any]:
-    """What differs between two finished datasets: images, settings, and regions of sentences.
+    """Compare two finished datasets: images, settings, and regions of sentences.
 
     Args:
         a: the first dataset.
@@ -778,7 +779,8 @@ def train(
         report: called with every line of metrics.
 
     Raises:
-        GlitError: see the one line it carries; the last good checkpoint stays.
+        GlitError: a setting or the dataset cannot be used, a loss is not finite, or the disk is
+            full. The last complete checkpoint is kept.
     """
     from glit.recipes.extras import require
 

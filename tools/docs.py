@@ -1,214 +1,372 @@
-"""Generated pages: docs/cli.md, docs/schema.md, docs/recipes.md, docs/api.md.
+"""The generated documentation: docs/cli.md, docs/recipes.md, and marked parts of other pages.
 
 python -m tools.docs            write them
 python -m tools.docs --check    fail if one is out of date
+
+A part stands between ``<!-- begin: NAME -->`` and ``<!-- end: NAME -->`` in a page written by hand.
 """
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import difflib
-import inspect
 import re
 import sys
-from collections.abc import Iterator
+import tomllib
+import typing
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import typer
 
-import glit
 from glit.cli.main import app
-from glit.data.schema import DATASET_SCHEMA, DROPS_SCHEMA, DUPLICATES_SCHEMA
+from glit.data.schema import CORRECTED, DATASET_SCHEMA, DROPS_SCHEMA, ORIGIN, WITH_DISTANCE, Columns
+from glit.errors import GlitError
 from glit.planning.recipe import LEARN_TABLES, load_recipe
 from glit.recipes.config import LIMITS
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps
+from tools.docs_api import api, field_docs
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Made by `make docs`; edit the code instead. -->\n\n"
+COMMON = 3
+"""An option that so many commands share is explained once, above them."""
+HIDDEN_RECIPES = {"sample"}
+"""Recipes that a command uses and nobody chooses."""
 
 
 def pages() -> dict[str, str]:
-    """Every generated page by file name."""
-    return {
-        "cli.md": NOTE + "# The command line\n\n" + "\n".join(_commands()),
-        "schema.md": NOTE + _schema_page(),
-        "recipes.md": NOTE + _recipes_page(),
-        "api.md": NOTE + _api_page(),
+    """Every page with generated text, by file name."""
+    whole = {
+        "cli.md": NOTE + _linked("\n".join(_commands())),
+        "recipes.md": NOTE + _linked("\n".join(_recipes())) + "\n",
     }
+    return whole | {page: _filled(page, parts) for page, parts in PARTS.items()}
+
+
+def _filled(page: str, parts: dict[str, Callable[[], Iterable[str]]]) -> str:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    for name, lines in parts.items():
+        begin, end = f"<!-- begin: {name} -->\n", f"<!-- end: {name} -->"
+        before, _, rest = text.partition(begin)
+        _, found, after = rest.partition(end)
+        assert found, f"{page}: no part {name}"
+        text = before + begin + "\n" + _linked("\n".join(lines()).strip()) + "\n\n" + end + after
+    return text
+
+
+def _linked(text: str) -> str:
+    """The pages that docstrings name, as links.
+
+    >>> _linked("described in docs/pairs.md")
+    'described in [pairs](pairs.md)'
+    """
+    return re.sub(r"docs/([\w-]+)\.md", r"[\1](\1.md)", text)
+
+
+# the command line
+
+
+class Found(NamedTuple):
+    """A command with its words."""
+
+    words: str
+    command: Any
+    panel: str
 
 
 def _commands() -> Iterator[str]:
     root: Any = typer.main.get_command(app)
-    yield f"{root.help}\n"
-    yield from _below(root, "glit")
+    found = list(_below(root, "glit", ""))
+    counts = Counter(_option(each) for one in found for each in _options(one.command))
+    common = {line for line, count in counts.items() if count >= COMMON and "(required" not in line}
+    yield f"# The command line\n\n{root.help}\n\n`--help` after a command prints its options."
+    yield "\n## Options of several commands\n"
+    yield from sorted(common)
+    panels = list(dict.fromkeys(each.panel for each in found))
+    for panel in panels:
+        yield f"\n## {panel or 'Commands'}"
+        for each in found:
+            if each.panel == panel:
+                yield from _command(each, common)
 
 
-def _below(group: Any, prefix: str) -> Iterator[str]:
+def _below(group: Any, prefix: str, panel: str) -> Iterator[Found]:
     for name, command in group.commands.items():
+        if getattr(command, "hidden", False):
+            continue
+        own = getattr(command, "rich_help_panel", None)
+        own = own if isinstance(own, str) else panel
         command = getattr(command, "loaded", command)
         if hasattr(command, "commands"):
-            yield from _below(command, f"{prefix} {name}")
+            yield Found(f"{prefix} {name}", command, own)
+            yield from _below(command, f"{prefix} {name}", own)
         else:
-            yield from _command(command, f"{prefix} {name}")
+            yield Found(f"{prefix} {name}", command, own)
 
 
-def _command(command: Any, name: str) -> Iterator[str]:
-    arguments = [p for p in command.params if p.param_type_name == "argument"]
-    usage = " ".join([name, *(str(p.name).upper() for p in arguments)])
-    said = re.sub(
-        r"\x08\n(.*?)(\n\n|$)", r"```text\n\1\n```\2", (command.help or "").strip(), flags=re.S
-    )
-    yield f"## `{usage}`\n\n{said}\n"
-    options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
-    rows = [(f"`{str(p.name).upper()}`", p.help or "", "") for p in arguments]
-    rows += [(f"`{', '.join(p.opts)}`", p.help or "", _default(p)) for p in options]
-    if rows:
-        yield "| | meaning | default |\n|---|---|---|"
-        yield "\n".join(f"| {a} | {b} | {c} |" for a, b, c in rows) + "\n"
+def _options(command: Any) -> list[Any]:
+    return [
+        each for each in command.params
+        if each.param_type_name == "option" and each.name != "help" and not each.hidden
+    ]  # fmt: skip
+
+
+def _command(found: Found, common: set[str]) -> Iterator[str]:
+    arguments = [p for p in found.command.params if p.param_type_name == "argument"]
+    usage = " ".join([found.words, *(str(p.name).upper() for p in arguments)])
+    yield f"\n### `{usage}`\n\n{_listed(_plain(found.command.help).strip())}\n"
+    yield from (
+        f"- `{str(p.name).upper()}`: {_plain(p.help)}"
+        for p in arguments if p.help and "The dataset's folder" not in p.help
+    )  # fmt: skip
+    shared = []
+    for option in _options(found.command):
+        line = _option(option)
+        if line in common:
+            shared.append(f"`{option.opts[-1]}`")
+        else:
+            yield line
+    if shared:
+        yield f"- Also {', '.join(shared)}."
+
+
+def _option(option: Any) -> str:
+    names = ", ".join(option.opts)
+    if option.secondary_opts:
+        names += " / " + ", ".join(option.secondary_opts)
+    return f"- `{names}`{_default(option)}: {_plain(option.help or '')}"
 
 
 def _default(option: Any) -> str:
-    value = option.default
+    """The default of an option, and its choices; nothing for a flag or an option without one."""
+    told = []
+    annotation = option.type_descriptor.annotation
+    if typing.get_origin(annotation) is typing.Literal:
+        told.append(" or ".join(f"`{each}`" for each in typing.get_args(annotation)))
+    value = getattr(option.default, "value", option.default)
     if option.required:
-        return "required"
-    return "" if value in (None, (), [], False, "") or callable(value) else f"`{value}`"
+        told.append("required")
+    elif not (option.is_flag or value is None or value in ([], (), "") or callable(value)):
+        told.append(f"default `{value}`")
+    return f" ({'; '.join(told)})" if told else ""
 
 
-def _schema_page() -> str:
-    parts = ["# Columns", "", "One row per image in `data/train-*.parquet`:", ""]
-    parts += _columns(DATASET_SCHEMA)
-    parts += ["", "`drops.parquet`:", "", *_columns(DROPS_SCHEMA)]
-    parts += ["", "`duplicates.parquet`:", "", *_columns(DUPLICATES_SCHEMA)]
-    parts += ["", "## Reasons for a drop", "", "| reason | meaning |", "|---|---|"]
-    parts += [f"| `{reason}` | {meaning} |" for reason, meaning in all_reasons().items()]
-    return "\n".join(parts) + "\n"
+def _listed(text: str) -> str:
+    """A help text whose lines after a ``\\b`` stay as they are."""
+    return re.sub(r"\x08\n(.*?)(?=\n\n|$)", r"```text\n\1\n```", text, flags=re.DOTALL)
 
 
-def _columns(schema: pa.Schema) -> list[str]:
-    kinds = [str(field.type).replace("list<item: ", "list<") for field in schema]
-    rows = [f"| `{name}` | `{kind}` |" for name, kind in zip(schema.names, kinds, strict=True)]
-    return ["| column | Arrow type |", "|---|---|", *rows]
+def _plain(text: str | None) -> str:
+    r"""A help text in Markdown: Rich's escaped brackets are brackets.
+
+    >>> _plain(r"the table \[propose]")
+    'the table [propose]'
+    """
+    return (text or "").replace(r"\[", "[")
 
 
-def _recipes_page() -> str:
-    parts = ["# Recipes", "", "| recipe | what it is |", "|---|---|"]
-    parts += [f"| `{name}` | {load_recipe(name).about} |" for name in builtin_recipes()]
+# recipes
+
+
+class Key(NamedTuple):
+    """A key of a table."""
+
+    name: str
+    default: str
+    meaning: str
+
+    def __str__(self) -> str:
+        return f"- `{self.name}` ({self.default}): {self.meaning}".rstrip(": ")
+
+
+def _recipes() -> Iterator[str]:
+    yield "# Recipes and their keys"
+    yield (
+        "\nA recipe is a TOML file with a table for every stage. `-r NAME` takes a built-in one,"
+        " `-r FILE` your own; `--set TABLE.KEY=VALUE` changes a key. A recipe of your own names"
+        ' another with `base = "flism"` and has the keys that differ. [Choose a recipe]'
+        "(choose-a-recipe.md) says which one fits."
+    )
+    build, learn = [], []
+    for name, path in builtin_recipes().items():
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        only_learns = not tables.keys() - {"about", "base", *LEARN_TABLES} and "base" not in tables
+        line = f"- `{name}`: {load_recipe(name).about}"
+        if name not in HIDDEN_RECIPES:
+            (learn if only_learns else build).append(line)
+    yield from ("\n## Recipes for a build\n", *build, "\n## Recipes for training\n", *learn)
+    tables = list(_tables())
+    counts = Counter(key for _, _, keys in tables for key in set(keys))
+    shared = {key for key, count in counts.items() if count > 1}
+    yield "\n## Keys of several tables\n"
+    yield from map(
+        str, dict.fromkeys(key for _, _, keys in tables for key in keys if key in shared)
+    )
+    for name, kind, keys in tables:
+        yield f"\n## `[{name}]`\n\n{(kind.__doc__ or '').strip().splitlines()[0]}\n"
+        yield from (str(key) for key in keys if key not in shared)
+        if common := [f"`{key.name}`" for key in keys if key in shared]:
+            yield f"- [Also](#keys-of-several-tables) {', '.join(common)}."
+        yield from _choices(kind)
+
+
+def _tables() -> Iterator[tuple[str, Any, list[Key]]]:
     for step in all_steps():
-        parts += ["", *_table(step.name, step.config)]
+        yield step.name, step.config, _keys(step.config)
     for name, where in LEARN_TABLES.items():
         module, _, class_name = where.partition(":")
         kind = getattr(__import__(module, fromlist=[class_name]), class_name)
-        parts += ["", *_table(name, kind)]
-    return "\n".join(parts) + "\n"
+        yield name, kind, _keys(kind)
 
 
-def _table(name: str, kind: type) -> Iterator[str]:
-    """A table of recipes, and what its choices add to it."""
-    yield from (f"## `[{name}]`", "", (kind.__doc__ or "").strip().splitlines()[0], "")
-    yield from _fields(kind)
+def _choices(kind: Any) -> Iterator[str]:
+    """The keys that values of a table's choice add, each key once with all such values."""
     choice = getattr(kind, "choice", None)
     if choice is None:
         return
+    values: dict[Key, list[str]] = {}
     for value, options in choice.options().items():
-        if options is not None and any(f.init for f in dataclasses.fields(options)):
-            yield from ("", f'With `{choice.key} = "{value}"` also:', "", *_fields(options))
+        for key in _keys(options) if options is not None else ():
+            values.setdefault(key, []).append(value)
+    groups: dict[tuple[str, ...], list[Key]] = {}
+    for key, names in values.items():
+        groups.setdefault(tuple(names), []).append(key)
+    for names, keys in groups.items():
+        wanted = " or ".join(f'`"{name}"`' for name in names)
+        yield f"\nWith `{choice.key}` = {wanted}:\n"
+        yield from map(str, keys)
 
 
-def _fields(kind: Any) -> list[str]:
+def _keys(kind: Any) -> list[Key]:
     choice = getattr(kind, "choice", None)
-    documented = _field_docs(kind)
-    rows = ["| key | default | meaning |", "|---|---|---|"]
+    documented = field_docs(kind)
     fields = [f for f in dataclasses.fields(kind) if f.init and f.name != "options"]
+    keys = []
     for field in sorted(fields, key=lambda f: f.name != getattr(choice, "key", "")):
         value = field.default
-        shown = "required" if value is dataclasses.MISSING else f"`{value!r}`"
+        shown = "required" if value is dataclasses.MISSING else f"`{_toml(value)}`"
         if limits := field.metadata.get(LIMITS):
-            shown += f" ({limits})"
-        rows.append(f"| `{field.name}` | {shown} | {documented.get(field.name, '')} |")
-    return rows
+            shown += f"; {limits}"
+        keys.append(Key(field.name, shown, documented.get(field.name, "").replace("``", "`")))
+    return keys
 
 
-def _field_docs(kind: type) -> dict[str, str]:
-    """The string under each field of a dataclass and of those it builds on."""
-    found: dict[str, str] = {}
-    for base in reversed([each for each in kind.__mro__ if dataclasses.is_dataclass(each)]):
-        found |= _own_field_docs(base)
-    return found
+def _toml(value: Any) -> str:
+    """A default as a recipe writes it.
+
+    >>> _toml(("a", 1)), _toml(False), _toml("")
+    ('["a", 1]', 'false', '""')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _own_field_docs(kind: type) -> dict[str, str]:
-    body = ast.parse(inspect.getsource(kind)).body[0]
-    assert isinstance(body, ast.ClassDef)
-    found = {}
-    for field, text in zip(body.body, body.body[1:], strict=False):
-        if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
-            and isinstance(text, ast.Expr)
-            and isinstance(text.value, ast.Constant)
-        ):
-            found[field.target.id] = " ".join(str(text.value.value).split()).replace("|", "\\|")
-    return found
+# parts of pages
 
 
-def _api_page() -> str:
-    parts = [
-        "# Python names",
-        "",
-        "What `import glit` offers; [glit from Python](library.md) shows it in use.",
-    ]
-    for name in glit.__all__:
-        parts += ["", *_name(name, getattr(glit, name))]
-    return "\n".join(parts) + "\n"
+def _columns() -> Iterator[str]:
+    yield "Of every dataset, in `data/train-*.parquet`:\n"
+    yield from _column_lines([(field.name, field.type) for field in DATASET_SCHEMA])
+    yield "\nOf some datasets, after those:\n"
+    further: dict[str, tuple[pa.DataType, list[str]]] = {}
+    for step in all_steps():
+        for each in [step, *step.__subclasses__()]:
+            for name, kind in getattr(each, "dataset_columns", ()):
+                makers = further.setdefault(name, (kind, []))[1]
+                if step.name not in makers:
+                    makers.append(step.name)
+    for name, (kind, makers) in further.items():
+        stages = " or ".join(f"`[{maker}]`" for maker in makers)
+        yield f"- `{name}`, of {stages}: `{_type(kind)}`"
+    for command, columns in (("glit pairs apply", CORRECTED), ("glit merge", (ORIGIN,))):
+        for name, kind in columns:
+            yield f"- `{name}`, of `{command}`: `{_type(kind)}`"
+    yield "\n`drops.parquet`:\n"
+    yield from _column_lines([(field.name, field.type) for field in DROPS_SCHEMA])
+    yield "\n`duplicates.parquet` (`distance` only after `glit select --distinct`):\n"
+    yield from _column_lines([(field.name, field.type) for field in WITH_DISTANCE])
 
 
-def _name(name: str, thing: Any) -> Iterator[str]:
-    """A function's signature and docstring; of a class, its fields, properties and methods too."""
-    if not callable(thing):
-        yield f"## `{name}`"
-        return
-    yield from (f"## `{name}`", "", *_documented(thing))
-    if inspect.isclass(thing):
-        documented = _field_docs(thing)
-        if documented:
-            yield from ("", "| field | meaning |", "|---|---|")
-            yield from (f"| `{key}` | {text} |" for key, text in documented.items())
-        for key, each in vars(thing).items():
-            function = each.fget if isinstance(each, property) else each
-            if not key.startswith("_") and inspect.isfunction(function) and function.__doc__:
-                call = "" if isinstance(each, property) else "(…)"
-                yield from ("", f"### `{name}.{key}{call}`", "", *_documented(function))
+def _column_lines(columns: Columns | list[Any]) -> Iterator[str]:
+    yield from (f"- `{name}`: `{_type(kind)}`" for name, kind in columns)
 
 
-def _documented(thing: Any) -> Iterator[str]:
-    if inspect.isfunction(thing):
-        yield from ("```python", f"{thing.__name__}{_signature(thing)}", "```", "")
-    if not (inspect.isclass(thing) and (thing.__doc__ or "").startswith(f"{thing.__name__}(")):
-        yield "```text\n" + (inspect.getdoc(thing) or "") + "\n```"
+def _type(kind: pa.DataType) -> str:
+    return str(kind).replace("list<item: ", "list<")
 
 
-def _signature(function: Any) -> str:
-    """One parameter a line, where there are several."""
-    signature = inspect.signature(function)
-    parts = [_parameter(each) for each in signature.parameters.values() if each.name != "self"]
-    named = [each.kind is each.KEYWORD_ONLY for each in signature.parameters.values()]
-    if any(named) and not any(part.startswith("*") for part in parts):
-        parts.insert(named.index(True) - ("self" in signature.parameters), "*")
-    back = f" -> {signature.return_annotation}"
-    if len(parts) < 3:
-        return f"({', '.join(parts)}){back}"
-    lines = "".join(f"    {part},\n" for part in parts)
-    return f"(\n{lines}){back}"
+TO_DO = {
+    "unreadable": "Check the file and its permissions, then `glit retry`.",
+    "unsupported_format": "HEIC needs the extra `heif`; convert RAW and JPEG XL to JPEG or PNG.",
+    "too_large": "`glit retry --reason too_large --set ingest.max_pixels=N`",
+    "too_small": "`glit retry --reason too_small --set ingest.min_side=N`",
+    "no_caption": "Add a row for it; paths are relative to the image folder.",
+    "ambiguous_caption": "Leave one caption, or give them kinds.",
+    "empty_caption": "`glit retry` asks the captioner again.",
+    "refusal": "`glit retry`, or another captioner.",
+    "looping": "`glit retry`, or `caption.repetition_penalty`.",
+    "captioner_error": "Read the message; then `glit retry`.",
+    "model_error": "Read the message; then `glit retry`.",
+    "no_region": "`glit retry --reason no_region --set propose.min_area=N`, or add the grid.",
+    "low_quality": "`glit retry --reason low_quality --set quality.KEY=N`",
+}
+"""What a user can do about a drop, where something can be done."""
 
 
-def _parameter(each: inspect.Parameter) -> str:
-    default = "" if each.default is each.empty else f" = {each.default!r}"
-    star = "*" if each.kind is each.VAR_POSITIONAL else ""
-    return f"{star}{each.name}: {each.annotation}{default}"
+def _reasons() -> Iterator[str]:
+    makers = {reason: step.name for step in all_steps() for reason in step.reasons}
+    yield "| reason | what happened | what you can do |\n|---|---|---|"
+    for reason, meaning in all_reasons().items():
+        stage = f" (stage `{makers[reason]}`)" if reason in makers else ""
+        yield f"| `{reason}` | {meaning}{stage} | {TO_DO.get(reason, '')} |"
+
+
+EXIT_CODES = {
+    0: "The command did what it was asked.",
+    1: "The run failed; or a check found something: `verify` a breach, `doctor` a build that would"
+    " fail, `diff` a difference, `overlap` an image of the list.",
+    2: "The command, the recipe or the input is wrong, and you can fix it; also a missing package"
+    " or model.",
+    130: "Ctrl-C stopped the command. Run it again; `glit train` with `--resume`.",
+    143: "SIGTERM (Slurm, Kubernetes, torchrun) or a closed terminal stopped it. The same command"
+    " resumes.",
+}
+_SIGNALLED = {0, 143}
+"""Codes that no class of errors has."""
+
+
+def _exit_codes() -> Iterator[str]:
+    classes: dict[int, list[str]] = {}
+    for kind in _errors(GlitError):
+        if kind.__module__.startswith("glit."):
+            classes.setdefault(kind.exit_code, []).append(f"`{kind.__name__}`")
+    assert EXIT_CODES.keys() == classes.keys() | _SIGNALLED, "the table of exit codes is not whole"
+    yield "| code | meaning | errors in Python |\n|---:|---|---|"
+    for code, meaning in EXIT_CODES.items():
+        yield f"| {code} | {meaning} | {', '.join(sorted(classes.get(code, [])))} |"
+
+
+def _errors(kind: type[GlitError]) -> Iterator[type[GlitError]]:
+    if kind.__module__ == "glit.errors":
+        yield kind
+    for each in kind.__subclasses__():
+        yield from _errors(each)
+
+
+PARTS: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
+    "data-format.md": {"columns": _columns},
+    "library.md": {"names": api},
+    "troubleshooting.md": {"exit codes": _exit_codes, "reasons": _reasons},
+}
+"""Generated parts by page."""
 
 
 def main() -> None:

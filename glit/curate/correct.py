@@ -59,7 +59,7 @@ _REDONE = ("caption", "split", "propose", "ground", "score", "pair", "negatives"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What became of corrections."""
+    """Result of ``apply_corrections``: how many samples changed, and how."""
 
     samples: int
     """How many samples were corrected or reviewed."""

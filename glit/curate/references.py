@@ -48,7 +48,7 @@ _HASH_LINE = re.compile(r"([0-9a-fA-F]{64})(?:\s+\*?(.+))?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What became of the images of a list."""
+    """Result of ``references``: the number of images, and files that cannot be used."""
 
     num_images: int
     unusable: dict[str, str]

@@ -43,7 +43,7 @@ _LICENCE_LINES = re.compile(r"^licen[sc]e:[^\n]*\n(?:[ \t]*-[^\n]*\n)*", re.MULT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed:
-    """What lies on the Hub after :func:`push`."""
+    """Result of :func:`push`: the dataset on the Hub."""
 
     address: str
     """Under which glit reads it: ``hf://datasets/OWNER/NAME``."""

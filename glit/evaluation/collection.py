@@ -90,7 +90,7 @@ class _Texts:
                 raise InputError(
                     f"{dataset.path}: has one caption an image, and evaluate.caption = "
                     f"{self._kind!r} chooses among several; build it with captions of several "
-                    "kinds (docs/how-to.md)"
+                    "kinds (docs/captions.md)"
                 )
             self.columns = (CAPTIONS[0],)
         self._split = make_splitter(config.splitter, "en")

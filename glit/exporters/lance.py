@@ -1,7 +1,7 @@
 """``lance``: the dataset's own columns as a Lance dataset, images included.
 
-dataset.lance/    the columns of docs/schema.md, images as bytes; if asked, ``embedding``: the whole
-                  image by a CLIP, a list of fixed length that Lance searches and indexes
+dataset.lance/    the columns of docs/data-format.md, images as bytes; if asked, ``embedding``: the
+                  whole image by a CLIP, a list of fixed length that Lance searches and indexes
 """
 
 from __future__ import annotations

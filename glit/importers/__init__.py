@@ -160,7 +160,7 @@ def import_captions(
     if not annotations.exists():
         raise InputError(f"{annotations}: no such file or folder; give the {name} annotations")
     told = progress or null_progress()
-    page = "docs/how-to.md" if name in REGION_IMPORTERS else "docs/evaluation.md"
+    page = "docs/regions.md" if name in REGION_IMPORTERS else "docs/evaluation.md"
     folder = picture_folder(name, annotations, images)
     try:
         if name in REGION_IMPORTERS:

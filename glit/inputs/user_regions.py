@@ -1,6 +1,6 @@
 """A user's file of regions, read once and streamed into a Parquet table sorted by path.
 
-A row is a region: the image's path, a box, and what is known of it (docs/your-images.md). The name
+A row is a region: the image's path, a box, and what is known of it (docs/regions.md). The name
 of the box's key says what its numbers are; see :data:`glit.backends.region_files.BOXES`. ``width``
 and ``height`` are those of the picture that the box is in.
 """

@@ -44,7 +44,7 @@ class ProposeConfig(ProposerConfig):
     backend: str = "yolos+grid"
     """``yolos+grid`` is FLISM's proposer and ``sam`` is LISM's; ``yolo`` runs an ultralytics file;
     ``sa1b`` reads LISM's masks from NAME.json beside the image, as SA-1B ships them; ``file``
-    reads your own boxes there and ``provided`` those of --regions FILE (docs/your-images.md);
+    reads your own boxes there and ``provided`` those of --regions FILE (docs/regions.md);
     ``grid`` is four quadrants and a centre; ``+grid`` adds it to any proposer."""
     max_iou: float = limited(0.9, least=0, most=1)
     """If two detections overlap with a higher IoU than this, glit keeps the one with the better

@@ -56,7 +56,7 @@ def check_captions(config: TrainConfig, dataset: Mixture, objective: Objective) 
     if without := [part.path for part in dataset.parts if not has_captions(part.schema)]:
         raise InputError(
             f"{without[0]}: has one caption an image, and train.caption = {config.caption!r} "
-            "chooses among several; build it with --captions of several kinds (docs/how-to.md)"
+            "chooses among several; build it with --captions of several kinds (docs/captions.md)"
         )
     if config.caption == "short" and not any(map(_has_short, dataset.parts)):
         raise InputError(

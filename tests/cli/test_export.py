@@ -13,7 +13,7 @@ def test_every_exporter_is_named_in_the_help(run_glit):
 
 
 def test_what_reads_an_export_is_what_the_page_says():
-    page = (Path(__file__).parents[2] / "docs/how-to.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/share.md").read_text()
     table = page.partition("| contents | read by |")[2].partition("\n\n")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", table, re.MULTILINE))
     assert {name: rows[name].replace("`", "") for name in EXPORTERS} == READ_BY

@@ -1,4 +1,4 @@
-"""The galleries of docs/evaluation.md: every command there opens its annotations, in small."""
+"""The galleries of docs/papers.md: every command there opens its annotations, in small."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glit.evaluation.collection import JointCollection, open_collection
 from glit.evaluation.readers import READERS
 from glit.planning.recipe import load_table
 
-PAGE = Path(__file__).parents[2] / "docs" / "evaluation.md"
+PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
 COMMAND = re.compile(r"^glit eval (\S+) (.*--format .*?)  # (\d+) images, (\d+) captions$", re.M)
 
 COMMANDS = COMMAND.findall(PAGE.read_text(encoding="utf-8"))
@@ -127,7 +127,9 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_page_gives_every_format_with_a_size() -> None:
     formats = {re.findall(r"--format (\S+)", words)[0] for _, words, _, _ in COMMANDS}
     assert formats == set(READERS)
-    assert len(re.findall(r"^glit .*--format", PAGE.read_text(), re.M)) == len(COMMANDS)
+    assert len(re.findall(r"^glit eval \S+ MODEL .*--format", PAGE.read_text(), re.M)) == len(
+        COMMANDS
+    )
 
 
 @pytest.mark.parametrize(("command", "counted"), list(zip(COMMANDS, IN_SMALL, strict=True)))

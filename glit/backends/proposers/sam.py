@@ -136,7 +136,7 @@ def _points(config: ProposerConfig) -> int:
 
 def cpu_seconds(config: ProposerConfig, model: Resolved) -> float:
     """CPU seconds an image, from the encoder's size and the points: MobileSAM took 24, ViT-H 60
-    (docs/experiments.md, docs/lism-flism.md)."""
+    (docs/experiments.md, docs/results/lism-flism.md)."""
     weights = sum(file.stat().st_size for file in weight_files(model.path))
     return 16e-9 * weights + 22 * ((_points(config) or 32) / 32) ** 2
 

@@ -1,0 +1,21 @@
+"""The changelog on the site: mkdocs calls this for every page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+CHANGELOG = Path(__file__).resolve().parent.parent / "CHANGELOG.md"
+PLACE = re.compile(r"^\[All changes\]\(\.\./CHANGELOG\.md\)\.$", re.MULTILINE)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put the changelog in the place of a page's link to it."""
+    return PLACE.sub(lambda _: _changes(), markdown)
+
+
+def _changes() -> str:
+    """The changelog without its title, its links as a page of docs/ has them."""
+    text = CHANGELOG.read_text(encoding="utf-8").partition("\n## ")[2]
+    return re.sub(r"\]\(docs/", "](", f"### {text}".replace("\n### ", "\n#### "))
