@@ -173,15 +173,21 @@ def _boxes(row: dict[str, Any], state: State) -> _Boxes:
     numbers = [*range(len(old)), *sorted(each for each in state.boxes if each >= len(old))]
     kept = [number for number in numbers if number not in state.deleted]
     return _Boxes(
-        regions=tuple(
-            _drawn(state.boxes[number], old[number].label if number < len(old) else "")
-            if number in state.boxes
-            else old[number]
-            for number in kept
-        ),
+        regions=tuple(_box(number, old, state) for number in kept),
         number={number: place for place, number in enumerate(kept)},
         same=tuple(number for number in kept if number not in state.boxes),
     )
+
+
+def _box(number: int, old: list[Region], state: State) -> Region:
+    """A region as the person left it. The label of a grid's cell names its place, so a cell that
+    was moved has none."""
+    before = old[number] if number < len(old) else None
+    own = "" if before is None or (before.is_grid and number in state.boxes) else before.label
+    label = state.labels.get(number, own)
+    if before is None or number in state.boxes:
+        return _drawn(state.boxes[number], label)
+    return before if label == before.label else dataclasses.replace(before, label=label)
 
 
 def _drawn(corners: Corners, label: str) -> Region:

@@ -25,10 +25,13 @@ from glit.errors import InputError
 FORMAT, VERSION = "glit-corrections", 1
 _OPENING = json.dumps({"format": FORMAT})[:-1].encode()
 """Of every line."""
-Did = Literal["move", "draw", "delete", "edit", "strike", "pair", "tag", "note", "right", "undo"]
+Did = Literal[
+    "move", "draw", "delete", "label", "edit", "strike", "pair", "tag", "note", "right", "undo"
+]
 DEEDS: tuple[str, ...] = get_args(Did)
 KINDS = (
-    "moved", "drawn", "deleted", "edited", "struck", "paired", "tagged", "noted", "right",
+    "moved", "drawn", "deleted", "labelled", "edited", "struck", "paired", "tagged", "noted",
+    "right",
 )  # fmt: skip
 """What is counted: boxes, sentences, pairs and, the last three, samples."""
 _SLACK = 1e-3
@@ -44,6 +47,8 @@ class State:
     boxes: Mapping[int, Corners] = field(default_factory=dict)
     """Moved regions, and drawn ones by numbers from the number of regions on."""
     deleted: tuple[int, ...] = ()
+    labels: Mapping[int, str] = field(default_factory=dict)
+    """What is in a box, by the number of its region."""
     texts: Mapping[int, str] = field(default_factory=dict)
     """Sentences in other words."""
     struck: tuple[int, ...] = ()
@@ -61,7 +66,8 @@ class State:
     @property
     def changes(self) -> bool:
         """Whether the sample's boxes, sentences or pairs are not those of the dataset."""
-        return bool(self.boxes or self.deleted or self.texts or self.struck or self.pairs)
+        of_boxes = self.boxes or self.deleted or self.labels
+        return bool(of_boxes or self.texts or self.struck or self.pairs)
 
     def counts(self, *, regions: int) -> dict[str, int]:
         """How much was changed, by :data:`KINDS`; ``regions`` is the number in the dataset."""
@@ -70,6 +76,7 @@ class State:
             "moved": len({number for number in self.boxes if number < regions} - {*self.deleted}),
             "drawn": len(drawn),
             "deleted": sum(number < regions for number in self.deleted),
+            "labelled": len(self.labels.keys() - {*self.deleted}),
             "edited": len(self.texts.keys() - {*self.struck}),
             "struck": len(self.struck),
             "paired": len(self.pairs.keys() - {*self.struck}),
@@ -88,7 +95,8 @@ class State:
             if not 0 <= number < sentences:
                 raise InputError(f"sentence {number}: the sample has {sentences}, counted from 0")
         there = {*range(regions), *self.boxes}
-        for number in (*self.deleted, *(each for each in self.pairs.values() if each is not None)):
+        paired = [each for each in self.pairs.values() if each is not None]
+        for number in (*self.deleted, *self.labels, *paired):
             if number not in there:
                 raise InputError(f"region {number}: the sample has {regions}, counted from 0")
         for number, each in self.pairs.items():
@@ -132,6 +140,7 @@ def state_of(value: Any) -> State:
         found = State(
             boxes={int(key): _corners(box) for key, box in known.pop("boxes", {}).items()},
             deleted=tuple(sorted({_whole(each) for each in known.pop("deleted", ())})),
+            labels={int(key): _words(text) for key, text in known.pop("labels", {}).items()},
             texts={int(key): _text(text) for key, text in known.pop("texts", {}).items()},
             struck=tuple(sorted({_whole(each) for each in known.pop("struck", ())})),
             pairs={

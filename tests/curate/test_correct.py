@@ -125,6 +125,23 @@ def test_a_drawn_box_a_pair_pointed_to_and_one_taken_away(small, tmp_path):
     assert (told.counts["drawn"], told.counts["paired"]) == (1, 3)
 
 
+def test_labels_are_those_of_a_person_and_a_moved_cell_of_the_grid_has_none(small, tmp_path):
+    regions = small[0].regions
+    centre = next(n for n, each in enumerate(regions) if each.label == "centre")
+    found = next(n for n, each in enumerate(regions) if not each.is_grid)
+    drawn = len(regions)
+    state = State(boxes={centre: NEW, drawn: NEW}, labels={found: "a red kite", drawn: "a cloud"})
+    new, told = applied(small, tmp_path, {0: state})
+    after = new[0].regions
+    assert [after[n].label for n in (centre, found, drawn)] == ["", "a red kite", "a cloud"]
+    assert [after[n].source for n in (centre, found, drawn)] == [
+        "person", regions[found].source, "person",
+    ]  # fmt: skip
+    assert after[found].box == regions[found].box and told.counts["labelled"] == 2
+    rest = [n for n in range(drawn) if n not in (centre, found)]
+    assert [after[n] for n in rest] == [regions[n] for n in rest]
+
+
 def test_edited_and_struck_sentences_are_split_again(small, tmp_path):
     row = small[2]
     state = State(texts={0: "A red dog sleeps. It snores."}, struck=(2, len(row.sentences) - 1))

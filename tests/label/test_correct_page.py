@@ -232,6 +232,11 @@ def test_a_mouse_moves_a_corner_draws_and_chooses(browser, built, tmp_path):
         page.mouse.move(x + 10 * scale, y + 10 * scale)
         page.mouse.up()
         page.wait_for_function("() => q.seen === 2")
+        page.keyboard.press("l")
+        page.keyboard.type("a kite")
+        page.keyboard.press("Enter")
+        page.wait_for_function("() => q.seen === 3")
+        assert page.locator("#boxes").get_by_text("a kite").count() == 1
         assert page.faults == []
     (state,) = last_states(built, file).values()
     assert state.boxes[regions] == pytest.approx((38.4, 38.4, 99.6, 99.6), abs=0.6)

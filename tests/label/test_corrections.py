@@ -26,7 +26,7 @@ def line(**changes) -> str:
 def test_a_state_comes_back_from_its_line(tmp_path):
     state = State(
         boxes={0: (1.0, 2.0, 30.0, 40.5), 7: (0.0, 0.0, 9.0, 9.0)}, deleted=(2,),
-        texts={1: "A dog."}, struck=(0,), pairs={1: 7, 2: None}, tags=("x",), note="n", right=True,
+        labels={7: "a dog"}, texts={1: "A dog."}, struck=(0,), pairs={1: 7, 2: None}, tags=("x",), note="n", right=True,
     )  # fmt: skip
     Journal(tmp_path / "c.jsonl", DATASET, by="anna").add(SAMPLE, state, "pair", seen=0)
     (found,), cut, _ = read_corrections(tmp_path / "c.jsonl", DATASET)
@@ -77,6 +77,7 @@ def test_no_file_and_one_without_a_whole_line_are_refused(tmp_path, content):
         (State(boxes={0: (5, 5, 5, 9)}), "smaller than a pixel"),
         (State(boxes={0: (-1, 5, 8, 9)}), "leaves the 100x50 image"),
         (State(boxes={2: (1, 5, 8, 51)}), "leaves the 100x50 image"),
+        (State(labels={2: "a dog"}), "region 2: the sample has 2"),
     ],
 )
 def test_what_a_sample_does_not_have_is_refused(state, said):

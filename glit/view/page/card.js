@@ -25,7 +25,7 @@ function card(sample, { featured = false, heading = 'h3', boxes = 'chosen', quer
   const spans = new Map();
   const readout = h('p', { class: 'readout' });
   const stage = h('figure', { class: 'stage' });
-  const caption = h('p', { class: 'caption' });
+  const caption = h('p', { class: 'caption', dir: 'auto' });
   const words = h('div', { class: 'words' });
   const maps = sample.maps && sample.image && sample.matrix.length ? mapsOf(sample) : null;
   let pinned = null;
@@ -160,7 +160,7 @@ function enlarge(sample) {
 
 /** What the proposer says of a region: its label, or its source, and its score. */
 function named(region) {
-  return [region.label || region.source, region.score === null ? null : region.score.toFixed(2)].filter(Boolean).join(' ');
+  return [region.label || (region.source === 'person' ? 'by hand' : region.source), region.score === null ? null : region.score.toFixed(2)].filter(Boolean).join(' ');
 }
 
 /** Where the badge of a box stands: outside of a small one, which it would cover. */

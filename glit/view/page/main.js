@@ -61,13 +61,18 @@ function unfoldForPrint() {
   window.addEventListener('afterprint', () => folded.forEach((each) => { each.open = false; }));
 }
 
+/** On a phone, samples come before pages of statistics. */
+function samplesFirst(numbers, samples) {
+  return matchMedia('(max-width: 40rem)').matches ? [...samples, ...numbers] : [...numbers, ...samples];
+}
+
 function report() {
   document.title = `${data.title}, recipe ${data.story.recipe} · glit`;
   const best = exemplar(data.samples);
-  main.append(
-    hero(data, best ? card(best, { featured: true, heading: 'h2' }) : null),
-    leftOut(data), distributions(data), gallery(data, inPage(data.samples, data.dropped)));
-  navigation([['origin', 'How it was built'], ['dropped', 'Dropped'], ['numbers', 'Statistics'], ['samples', 'Samples']]);
+  const numbers = [leftOut(data), distributions(data)];
+  const samples = gallery(data, inPage(data.samples, data.dropped));
+  main.append(hero(data, best ? card(best, { featured: true, heading: 'h2' }) : null), ...samplesFirst(numbers, [samples]));
+  navigation([['origin', 'How it was built'], ...samplesFirst([['dropped', 'Dropped'], ['numbers', 'Statistics']], [['samples', 'Samples']])]);
 }
 
 /** The first samples at once; what is counted over everything follows. */
@@ -78,12 +83,13 @@ async function serve() {
   let best = null;
   let numbers = {};
   const draw = () => head.replaceChildren(hero({ ...data, ...numbers }, best));
-  main.append(head, counted, ...(data.embeddings ? [mapSection(data)] : []), gallery(data, withServer, (samples) => {
+  const shelf = gallery(data, withServer, (samples) => {
     const chosen = exemplar(samples);
     best = chosen && card(chosen, { featured: true, heading: 'h2' });
     draw();
-  }));
-  navigation([['origin', 'How it was built'], ['dropped', 'Dropped'], ['numbers', 'Statistics'], ...(data.embeddings ? [['map', 'Map']] : []), ['samples', 'Samples']]);
+  });
+  main.append(head, ...samplesFirst([counted, ...(data.embeddings ? [mapSection(data)] : [])], [shelf]));
+  navigation([['origin', 'How it was built'], ...samplesFirst([['dropped', 'Dropped'], ['numbers', 'Statistics'], ...(data.embeddings ? [['map', 'Map']] : [])], [['samples', 'Samples']])]);
   const answer = await fetch('numbers');
   if (!answer.ok) { counted.replaceChildren(h('p', { class: 'lead' }, await answer.text())); return; }
   numbers = await answer.json();
