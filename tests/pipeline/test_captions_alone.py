@@ -19,7 +19,7 @@ from glit.dataset.verify import verify
 from glit.doctor.examine import examine
 from glit.errors import InputError, RecipeError, RunError, UserError
 from glit.executors.local import LocalExecutor
-from glit.exporters import EXPORTERS, OF_REGIONS, export
+from glit.exporters import EXPORTERS, export
 from glit.pipeline.add import add
 from glit.pipeline.retry import retry
 from glit.pipeline.stage_task import StageWorker
@@ -239,7 +239,7 @@ def test_every_reader_takes_it_or_says_why_not(alone, tmp_path):
     page = write_report(dataset, tmp_path / "page.html")
     assert page["story"]["rule"] == "" and page["totals"]["pairs"] == 0
     for name in EXPORTERS:
-        if name in OF_REGIONS:
+        if EXPORTERS[name].needs_regions:
             with pytest.raises(InputError, match="a dataset of captions alone"):
                 export(dataset, to=name, output=tmp_path / name)
         elif name != "lance":
