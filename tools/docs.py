@@ -21,8 +21,8 @@ import typer
 import glit
 from glit.cli.main import app
 from glit.data.schema import DATASET_SCHEMA, DROPS_SCHEMA, DUPLICATES_SCHEMA
+from glit.plain import LIMITS
 from glit.planning.recipe import LEARN_TABLES, load_recipe
-from glit.recipes.config import LIMITS
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps
 
