@@ -138,5 +138,5 @@ def test_a_dataset_without_phrases_is_refused(make_dataset, dataset, tiny_clip) 
 def test_probabilities_are_asked_of_sentences_alone(tiny_clip) -> None:
     with pytest.raises(RecipeError, match="phrases have no probability"):
         config(tiny_clip, local="both", pairs="sample")
-    with pytest.raises(RecipeError, match="train.local = 'words': wanted one of sentence"):
+    with pytest.raises(RecipeError, match="found 'words'; known: sentence"):
         config(tiny_clip, local="words")
