@@ -56,7 +56,7 @@ def crops_for(image: np.ndarray) -> list[tuple[int, int, int, int]]:
     return [
         (0, 0, width, height),
         (10, 20, 91, 61),
-        (width // 2, 0, width, height // 2),
+        (width // 2, 0, width, -(-height // 2)),
         (3, 3, 19, 27),
         (0, 5, width, 45),
         (7, 0, 40, height),
