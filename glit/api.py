@@ -211,7 +211,7 @@ def _chosen_executor(
     from glit.dataset.manifest import MANIFEST
     from glit.errors import GlitError
     from glit.executors.choice import choose_executor, few_images
-    from glit.inputs.source import Source, find_source
+    from glit.inputs.source import find_source
     from glit.planning.recipe import recipe_of_build
     from glit.storage.store import Store
     from glit.work.state import known_state
@@ -225,7 +225,7 @@ def _chosen_executor(
             few, source = few_images(recipe), find_source(images)
         elif state is not None:
             few = few_images(recipe_of_build(state.recipe))
-            source = Source(root=state.images, **state.source)
+            source = state.find_source()
     return choose_executor(
         source, few=few, address=address, limit=limit, is_unfinished=is_unfinished,
     )  # fmt: skip

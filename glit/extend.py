@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from glit.data.records import Region
     from glit.evaluation.readers import Reader
     from glit.evaluation.scorers.protocol import Scorer
-    from glit.exporters import Exporter
+    from glit.exporters import Exporter, ExportFormat
     from glit.images import Pixels
     from glit.rules.protocol import Rule
     from glit.stages.base import Step
@@ -132,12 +132,13 @@ def add_task(name: str, part: Callable[..., Any]) -> None:
     _add(TASKS, name, part, "the task")
 
 
-def add_exporter(name: str, part: Exporter) -> None:
+def add_exporter(name: str, part: Exporter | ExportFormat) -> None:
     """Add a format of ``glit export --to``: a function of the dataset, an empty folder, and a
-    callback that takes the number of rows written since its last call."""
-    from glit.exporters import EXPORTERS
+    callback that takes the number of rows written since its last call; or its ``ExportFormat``."""
+    from glit.exporters import EXPORTERS, ExportFormat
 
-    _add(EXPORTERS, name, part, "the format")
+    made = part if isinstance(part, ExportFormat) else ExportFormat(write=part)
+    _add(EXPORTERS, name, made, "the format")
 
 
 def add_reader(name: str, part: Reader) -> None:
@@ -164,6 +165,6 @@ def _as_backend(part: Any, kind: type) -> Backend:
 
 
 def _add(registry: dict[str, Any], name: str, part: Any, what: str) -> None:
-    if name in registry and registry[name] is not part:
+    if name in registry and registry[name] != part:
         raise RecipeError(f"{what} {name!r}: there is one of that name already")
     registry[name] = part

@@ -121,8 +121,8 @@ class Counting(LocalExecutor):
 
 def counts(manifest) -> tuple[int, int, int, int]:
     """Ingested, shipped, dropped and duplicates."""
-    c = manifest["counts"]
-    return c["ingested"], c["shipped"], c["dropped"], c["duplicates"]
+    c = manifest.counts
+    return c.ingested, c.shipped, c.dropped, c.duplicates
 
 
 def json_lines(path) -> list[dict]:

@@ -22,11 +22,12 @@ def edit_manifest(dataset, change) -> None:
 def rewrite(dataset, change) -> None:
     """Change the rows of the first file and make the manifest agree with its bytes."""
     from glit.dataset.manifest import describe_file
+    from glit.plain import as_plain
 
     path = first_file(dataset)
     table = pq.read_table(path)
     rows = table.to_pylist()
     change(rows)
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
-    described = describe_file(path, len(rows))
+    described = as_plain(describe_file(path, len(rows)))
     edit_manifest(dataset, lambda m: m["files"].update({f"data/{path.name}": described}))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import itertools
-import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,10 +20,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from glit.data.schema import Columns, dataset_schema
-from glit.dataset.manifest import Counts, describe_file, make_manifest
+from glit.data.schema import SCHEMA_VERSION, Columns, dataset_schema
+from glit.dataset.manifest import (
+    Counts,
+    FileEntry,
+    Manifest,
+    RecordedRecipe,
+    TokenizerEntry,
+    describe_file,
+)
+from glit.plain import as_plain, from_plain
 from glit.planning.recipe import load_recipe
 from glit.text.spans import token_spans
+from glit.version import __version__
 
 WORDS = [
     "red", "green", "blue", "yellow", "small", "large", "round", "square", "wooden", "metal",
@@ -84,7 +92,7 @@ def write_random_dataset(
     (folder / "data").mkdir(parents=True, exist_ok=True)
     schema = dataset_schema(tokenizer=tokenizer, further=further)
     num_files = -(-shape.num_samples // shape.rows_per_file)
-    files: dict[str, Any] = {}
+    files: dict[str, FileEntry] = {}
     rows = enumerate(_rows(shape, seed, encode, context=int(tokenizer["context"])))
     for number in range(num_files):
         path = f"data/train-{number:05d}-of-{num_files:05d}.parquet"
@@ -96,19 +104,19 @@ def write_random_dataset(
                 writer.write_table(pa.Table.from_pylist([row for _, row in group], schema=schema))
                 count += len(group)
         files[path] = describe_file(folder / path, count)
-    manifest = make_manifest(
-        recipe=load_recipe("mini").as_dict(),
+    manifest = Manifest(
+        schema_version=SCHEMA_VERSION,
+        glit_version=__version__,
+        recipe=from_plain(RecordedRecipe, as_plain(load_recipe("mini").as_dict())),
         fingerprints={},
         models={},
-        precision={},
-        tokenizer=tokenizer,
+        tokenizer=from_plain(TokenizerEntry, tokenizer),
         counts=Counts(
             ingested=shape.num_samples, shipped=shape.num_samples, dropped=0, duplicates=0, drops={}
         ),
         files=files,
-        packages={},
     )
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "manifest.json").write_bytes(manifest.as_bytes())
     return folder
 
 

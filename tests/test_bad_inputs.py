@@ -88,8 +88,8 @@ def test_the_balance_is_exact_and_every_reason_is_right(folder, dataset):
         r["source_path"]: r["reason"] for r in pq.read_table(output / "drops.parquet").to_pylist()
     }
     assert found == wanted
-    counts = manifest["counts"]
-    assert (counts["ingested"], counts["shipped"], counts["duplicates"]) == (63, 51, 1)
+    counts = manifest.counts
+    assert (counts.ingested, counts.shipped, counts.duplicates) == (63, 51, 1)
     assert list(verify(str(output))) == []
 
 
@@ -123,12 +123,12 @@ def test_what_is_no_regular_file_or_too_large_is_a_drop(scenes, tmp_path):
         sparse.truncate(40 << 30)
     overrides = ["caption.backend=sidecar", "propose.backend=grid"]
     manifest = run_build(images, tmp_path / "out", overrides=overrides)
-    assert manifest["counts"]["drops"] == {
+    assert manifest.counts.drops == {
         "ingest/too_large": 1,
         "ingest/unreadable": 3,
         "caption/no_caption": 1,
     }
-    assert manifest["counts"]["shipped"] == 1
+    assert manifest.counts.shipped == 1
 
 
 def test_files_and_folders_without_permission(photographs, tmp_path_factory):
@@ -206,8 +206,8 @@ def test_ten_thousand_files_with_names_as_long_as_they_may_be(scenes, tmp_path):
     out = tmp_path / "out"
     overrides = ["caption.backend=sidecar", "propose.backend=grid"]
     manifest = run_build(images, out, overrides=overrides)
-    assert manifest["counts"]["drops"] == {"ingest/not_an_image": 10_000}
-    assert manifest["counts"]["shipped"] == 2
+    assert manifest.counts.drops == {"ingest/not_an_image": 10_000}
+    assert manifest.counts.shipped == 2
     assert list(verify(str(out))) == []
     for to in ("coco", "webdataset", "goal"):
         export(str(out), to=to, output=tmp_path / to)

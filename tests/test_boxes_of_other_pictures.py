@@ -254,7 +254,7 @@ def test_a_build_of_coco_boxes_of_three_pictures(tmp_path, capsys):
         tmp_path / "images", tmp_path / "out", recipe="provided", captions=tmp_path / "c.jsonl",
         regions=tmp_path / "r.json",
     )  # fmt: skip
-    assert manifest["counts"]["drops"] == {"propose/bad_masks": 1}
+    assert manifest.counts.drops == {"propose/bad_masks": 1}
     boxes = {row.source_path: row.regions[0].box.xyxy for row in Dataset(str(tmp_path / "out"))}
     assert boxes == {
         "a.jpg": (10, 20, 40, 50), "b.jpg": (200, 20, 260, 80), "d.png": (1, 2, 9, 11),

@@ -25,8 +25,8 @@ import typer
 from glit.cli.main import app
 from glit.data.schema import CORRECTED, DATASET_SCHEMA, DROPS_SCHEMA, ORIGIN, WITH_DISTANCE, Columns
 from glit.errors import GlitError
+from glit.plain import LIMITS
 from glit.planning.recipe import LEARN_TABLES, load_recipe
-from glit.recipes.config import LIMITS
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps
 from tools.docs_api import api, field_docs

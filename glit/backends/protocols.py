@@ -16,7 +16,8 @@ from glit.data.captions import KIND_RULE, are_kinds
 from glit.data.geometry import Boxes
 from glit.data.records import Drop, Region, Token
 from glit.images import Pixels
-from glit.recipes.config import Fields, added, limited, require_value, speed_only
+from glit.plain import limited
+from glit.recipes.config import Fields, added, require_value, speed_only
 
 SAMPLING = ("repetition_penalty", "top_p", "top_k", "min_p")
 """The keys of the recipe that a model's generation_config.json has too."""

@@ -21,11 +21,13 @@ from glit.cli.options import (
 )
 from glit.errors import UserError
 from glit.executors import ExecutorChoice
+from glit.plain import as_plain
 from glit.runtime.progress import StageProgress, duration
 from glit.runtime.terminal import Console
 from glit.storage.outputs import output_folder
 
 if TYPE_CHECKING:
+    from glit.dataset.manifest import Manifest
     from glit.pipeline.add import Added
 
 ExecutorOption = Annotated[
@@ -139,13 +141,14 @@ def add_command(
     how = _at_work(executor, ray_address, console, quiet=quiet)
 
     def report(added: Added) -> None:
-        counts, new = added.manifest["counts"], added.balance
+        counts, new = added.manifest.counts, added.balance
         if as_json:
-            print(json.dumps({"dataset": folder, "counts": counts, "added": new}))
+            plain = {"counts": as_plain(counts), "added": as_plain(new)}
+            print(json.dumps({"dataset": folder, **plain}))
         elif new is None:
             console.print(f"{folder}: no new images in {added.images}", soft_wrap=True)
         else:
-            console.print(f"added: {_balance(new)}", soft_wrap=True)
+            console.print(f"added: {new}", soft_wrap=True)
             _report(added.manifest, folder, how["progress"], console, as_json=False, quiet=quiet)
 
     api.add(folder, limit=limit, report=report, **how)
@@ -251,7 +254,7 @@ def _refuse_photographs(images: str) -> None:
 
 
 def _report(
-    manifest: dict[str, Any],
+    manifest: Manifest,
     dataset: str,
     progress: StageProgress,
     console: Console,
@@ -259,24 +262,15 @@ def _report(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    from glit.dataset.manifest import has_regions
-
-    counts = manifest["counts"]
+    counts = manifest.counts
     if as_json:
-        print(json.dumps({"dataset": dataset, "counts": counts}))
+        print(json.dumps({"dataset": dataset, "counts": as_plain(counts)}))
         return
-    without = counts["without_pair"] if has_regions(manifest) else 0
+    without = counts.without_pair if manifest.recipe.has_regions else 0
     bare = f" ({without} without a pair)" if without else ""
-    console.print(f"{dataset}: {_balance(counts)}{bare}", soft_wrap=True)
-    for key, number in counts["drops"].items():
+    console.print(f"{dataset}: {counts}{bare}", soft_wrap=True)
+    for key, number in counts.drops.items():
         console.print(f"  {number:>6} {key}")
     if not quiet:
         console.print(f"took {duration(progress.total_s)}")
     name_next("view", dataset, "-o", page_of(dataset), quiet=quiet)
-
-
-def _balance(counts: dict[str, Any]) -> str:
-    return (
-        f"{counts['ingested']} images = {counts['shipped']} shipped + "
-        f"{counts['dropped']} dropped + {counts['duplicates']} duplicates"
-    )

@@ -116,17 +116,17 @@ def select_command(
             name: {
                 "dataset": str(folder / name),
                 "samples": len(part),
-                "duplicates": part.manifest["counts"]["duplicates"],
+                "duplicates": part.manifest.counts.duplicates,
             }
             for name, part in parts.items()
         }
         print(json.dumps(written if shares else written[""]))
         return
     for name, part in parts.items():
-        repeats = part.manifest["counts"]["duplicates"]
+        repeats = part.manifest.counts.duplicates
         told = "" if distinct is None else f" ({repeats} near-duplicates left out)"
         print(f"{len(part)} images{told}: {folder / name}")
-    ingest = next(iter(parts.values())).manifest["recipe"].get("ingest", {})
+    ingest = next(iter(parts.values())).manifest.recipe.table("ingest")
     is_grouped = together or near is not None or distinct is not None
     if shares and not is_grouped and ingest.get("near_duplicates", -1) < 0:
         print(
@@ -168,7 +168,7 @@ def merge_command(
     folder = local_folder(output)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
         merged = api.merge(datasets, folder, progress=progress)
-    repeated = merged.manifest["counts"]["duplicates"]
+    repeated = merged.manifest.counts.duplicates
     written = {"dataset": str(folder), "samples": len(merged), "duplicates": repeated}
     print(
         json.dumps(written) if as_json else f"{len(merged)} images ({repeated} repeated): {folder}"

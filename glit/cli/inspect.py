@@ -117,8 +117,8 @@ def verify_command(
             print(f"(stopped after {_MOST_LINES} breaches)")
         if not breaches:
             manifest = read_manifest(Store(dataset))
-            files = len(manifest["files"])
-            print(f"{dataset}: {manifest['counts']['shipped']} samples in {files} files, all well")
+            files = len(manifest.files)
+            print(f"{dataset}: {manifest.counts.shipped} samples in {files} files, all well")
     if breaches:
         sys.exit(1)
 

@@ -22,8 +22,7 @@ def sample_command(
 
     folder = local_folder(output)
     hold(context, folder)
-    counts = write_sample(
-        folder, StageProgress(Console(stderr=True, highlight=False), quiet=quiet)
-    )["counts"]
-    print(f"{counts['shipped']} photographs, captions and boxes made by hand: {folder}/dataset")
+    progress = StageProgress(Console(stderr=True, highlight=False), quiet=quiet)
+    counts = write_sample(folder, progress).counts
+    print(f"{counts.shipped} photographs, captions and boxes made by hand: {folder}/dataset")
     name_next("view", f"{folder}/dataset", "-o", f"{folder}/report.html", quiet=quiet)

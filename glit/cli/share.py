@@ -10,7 +10,7 @@ import typer
 
 from glit import api
 from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption
-from glit.exporters import EXPORTERS, READ_BY
+from glit.exporters import EXPORTERS
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
@@ -60,8 +60,8 @@ def export_command(
         print(json.dumps({"output": str(folder), "format": to, "samples": len(opened)}))
         return
     print(f"{len(opened)} images: {folder}")
-    if not quiet and to in READ_BY:
-        print(f"read by: {READ_BY[to]}")
+    if not quiet and (readers := EXPORTERS[to].read_by):
+        print(f"read by: {readers}")
 
 
 def push_command(

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,24 +34,28 @@ from glit.data.schema import (
 )
 from glit.dataset.columns import RowGroup
 from glit.dataset.manifest import (
-    Counts,
+    FileEntry,
+    Manifest,
+    SeriesCounts,
     describe_data_file,
     describe_file,
-    pairings_of,
     require_regions,
     sum_without_pair,
 )
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
+from glit.dataset.recorded_rules import pairings_of
 from glit.errors import InputError
 from glit.images import Pixels
 from glit.label.corrections import KINDS, Line, State, read_corrections
 from glit.label.precision import Judged, Precision, judged_pairs, precision
+from glit.plain import as_plain
 from glit.runtime.progress import StageProgress
 from glit.stages.pack import writer_options
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store
 
+CountsT = TypeVar("CountsT", bound=SeriesCounts)
 _REDONE = ("caption", "split", "propose", "ground", "score", "pair", "negatives", "pack")
 """Steps whose results corrections change."""
 
@@ -93,14 +96,14 @@ def apply_corrections(
             be left.
         DatasetError: a file of the dataset is damaged.
     """
-    if dataset.manifest["schema_version"] != SCHEMA_VERSION:
+    if dataset.manifest.schema_version != SCHEMA_VERSION:
         raise InputError(
-            f"{dataset.path}: schema version {dataset.manifest['schema_version']}; build it again"
+            f"{dataset.path}: schema version {dataset.manifest.schema_version}; build it again"
         )
     require_regions(dataset.manifest, dataset.path, wanted_by="glit pairs apply wants")
     with new_folder(output) as folder:
         source = source_of(dataset)
-        lines, told, warnings = _read(dataset, corrections, source["manifest_sha256"])
+        lines, told, warnings = _read(dataset, corrections, source.manifest_sha256)
         writer = _Writer(dataset, lines, DatasetModels(dataset, matcher=matcher))
         progress.begin("correct", total=len(dataset), done=0, drops=False)
         (folder / "data").mkdir()
@@ -109,10 +112,12 @@ def apply_corrections(
             raise InputError(f"{dataset.path}: no sample would be left with these corrections")
         manifest = _manifest(dataset, writer, folder, files)
         missing = writer.models.missing
-        entry = {**source, "files": told, "samples": len(lines), **writer.counts}
-        entry["scored"] = not missing
-        manifest["corrections"] = [*manifest.get("corrections", []), entry]
-        manifest["fingerprints"] = _new_fingerprints(manifest["fingerprints"], told)
+        entry = {"files": told, "samples": len(lines), **writer.counts, "scored": not missing}
+        manifest = dataclasses.replace(
+            manifest,
+            corrections=(*manifest.corrections, dataclasses.replace(source, more=entry)),
+            fingerprints=_new_fingerprints(manifest.fingerprints, told),
+        )
         finish(folder, manifest, name=output.name, caution=dataset_caution(dataset))
     if missing:
         warnings.append(
@@ -164,9 +169,10 @@ class _Writer:
         self.counts: dict[str, int] = dict.fromkeys(KINDS, 0)
         self.judged: list[Judged] = []
 
-    def write(self, folder: Path, name: str, progress: StageProgress) -> dict[str, Any]:
+    def write(self, folder: Path, name: str, progress: StageProgress) -> FileEntry:
         """One data file; what the manifest says of it."""
-        schema = dataset_schema(tokenizer=self._dataset.manifest["tokenizer"], further=self.further)
+        tokenizer = as_plain(self._dataset.manifest.tokenizer)
+        schema = dataset_schema(tokenizer=tokenizer, further=self.further)
         number = 0
         with pq.ParquetWriter(folder / name, schema, **writer_options(schema)) as writer:
             for index, place in enumerate(self._dataset.places):
@@ -229,11 +235,10 @@ class _Writer:
 
 
 def _manifest(
-    dataset: Dataset, writer: _Writer, folder: Path, files: dict[str, dict[str, Any]]
-) -> dict[str, Any]:
+    dataset: Dataset, writer: _Writer, folder: Path, files: dict[str, FileEntry]
+) -> Manifest:
     """The manifest without the corrections' provenance; writes the lists of what is left out."""
-    manifest = json.loads(json.dumps(dataset.manifest))
-    number = len(writer.drops)
+    before, number = dataset.manifest, len(writer.drops)
     for name in ("drops.parquet", "duplicates.parquet"):
         (folder / name).write_bytes(Store(dataset.path).read(name))
     if number:
@@ -241,23 +246,35 @@ def _manifest(
         drops = pa.concat_tables([dataset.drops().cast(DROPS_SCHEMA), new])
         write_parquet(drops, folder / "drops.parquet")
         files["drops.parquet"] = describe_file(folder / "drops.parquet", len(drops))
-    counts = manifest["counts"]
-    for drop in writer.drops:
-        key = f"{drop['stage']}/{drop['reason']}"
-        counts["drops"][key] = counts["drops"].get(key, 0) + 1
-    counts |= {"shipped": counts["shipped"] - number, "dropped": counts["dropped"] + number}
-    for place, addition in enumerate(manifest.get("additions", []), start=1):
-        addition["shipped"] -= writer.dropped_in[place]
-        addition["dropped"] += writer.dropped_in[place]
-    manifest["files"] |= files
-    counts["without_pair"] = sum_without_pair(manifest["files"])
-    manifest["counts"] = dataclasses.asdict(Counts(**counts))
-    added = {name: hf_feature(kind) for name, kind in CORRECTED}
-    manifest["columns"] = {**manifest.get("columns", {}), **added}
-    return manifest
+    all_files = {**before.files, **files}
+    reasons = Counter(before.counts.drops)
+    reasons.update(f"{drop['stage']}/{drop['reason']}" for drop in writer.drops)
+    return dataclasses.replace(
+        before,
+        counts=dataclasses.replace(
+            _without(before.counts, number),
+            drops=dict(reasons),
+            without_pair=sum_without_pair(all_files),
+        ),
+        additions=tuple(
+            _without(addition, writer.dropped_in[place])
+            for place, addition in enumerate(before.additions, start=1)
+        ),
+        files=all_files,
+        columns={**before.columns, **{name: hf_feature(kind) for name, kind in CORRECTED}},
+    )
 
 
-def _new_fingerprints(fingerprints: dict[str, str], told: list[dict[str, Any]]) -> dict[str, str]:
+def _without(counts: CountsT, number: int) -> CountsT:
+    """A balance with so many more that are dropped."""
+    return dataclasses.replace(
+        counts, shipped=counts.shipped - number, dropped=counts.dropped + number
+    )
+
+
+def _new_fingerprints(
+    fingerprints: Mapping[str, str], told: list[dict[str, Any]]
+) -> dict[str, str]:
     """Those of the steps whose results changed are of the corrections too."""
     files = " ".join(each["sha256"] for each in told)
     return {

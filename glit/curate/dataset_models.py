@@ -13,7 +13,6 @@ from glit.errors import InputError, UserError, first_line
 from glit.images import Pixels
 from glit.models.tokenizer import TextTokenizer, tokenizer_hash
 from glit.models.weights import Resolved, resolve
-from glit.recipes.config import build_dataclass
 from glit.recipes.extras import require
 from glit.stages.image_source import ImageSource
 from glit.stages.score import ScoreConfig, ScoreStage
@@ -38,7 +37,7 @@ class DatasetModels:
     @property
     def from_files(self) -> bool:
         """Whether pairs were read from files, without a matcher."""
-        backend = self._manifest["recipe"].get("score", {}).get("backend", "clip")
+        backend = self._manifest.recipe.table("score").get("backend", "clip")
         return backend in MATCHERS and MATCHERS[backend].reads == "file"
 
     def split(self, caption: str) -> tuple[Sentence, ...]:
@@ -68,44 +67,43 @@ class DatasetModels:
 
     @cached_property
     def _tokenizer(self) -> TextTokenizer:
-        wanted, recipe = self._manifest["tokenizer"], self._manifest["recipe"]
+        wanted, recipe = self._manifest.tokenizer, self._manifest.recipe
         names = [
-            self._matcher, recipe.get("split", {}).get("tokenizer", ""),
-            recipe.get("score", {}).get("model", ""), wanted["name"],
+            self._matcher, recipe.table("split").get("tokenizer", ""),
+            recipe.table("score").get("model", ""), wanted.name,
         ]  # fmt: skip
         for name in dict.fromkeys(filter(None, names)):
             try:
                 found = resolve(name)
-                if tokenizer_hash(found.path) == wanted["sha256"]:
+                if tokenizer_hash(found.path) == wanted.sha256:
                     return TextTokenizer(found.path)
             except (UserError, OSError):
                 continue
         raise InputError(
             f"{self._path}: edited captions are split with the dataset's tokenizer "
-            f"{wanted['name']!r}, which is not here; name its folder with --matcher"
+            f"{wanted.name!r}, which is not here; name its folder with --matcher"
         )
 
     @cached_property
     def _splitter(self) -> SplitStage:
-        table = self._manifest["recipe"].get("split", {})
-        config = build_dataclass(SplitConfig, table, where="[split]")
+        config = self._manifest.recipe.config(SplitStage.name, SplitConfig)
         if config.splitter == "punkt":
             require("punkt", needed_for="split.splitter = 'punkt'")
         return SplitStage(config, self._tokenizer)
 
     @cached_property
     def _stage(self) -> ScoreStage | None:
-        models, recipe = self._manifest["models"], self._manifest["recipe"]
+        models, recipe = self._manifest.models, self._manifest.recipe
         if "matcher" not in models or "matcher-2" in models:
             self.missing = "the dataset has several matchers, or none"
             return None
         wanted = models["matcher"]
         try:
-            config = build_dataclass(ScoreConfig, recipe["score"], where="[score]")
+            config = recipe.config(ScoreStage.name, ScoreConfig)
             found = resolve(self._matcher or config.model, config.revision)
-            if found.sha256 != wanted["sha256"]:
-                raise InputError(f"{found.name!r} is not the dataset's matcher {wanted['name']!r}")
-            if config.phrases or "ground" in recipe:
+            if found.sha256 != wanted.sha256:
+                raise InputError(f"{found.name!r} is not the dataset's matcher {wanted.name!r}")
+            if config.phrases or "ground" in recipe.tables:
                 require("phrases", needed_for="the head phrases of corrected sentences")
             return self._opened(config, found)
         except UserError as error:
@@ -115,7 +113,7 @@ class DatasetModels:
             return None
 
     def _opened(self, config: ScoreConfig, model: Resolved) -> ScoreStage:
-        precision = self._manifest.get("precision", {}).get("score", config.precision)
+        precision = self._manifest.precision.get("score", config.precision)
         backend = MATCHERS[config.backend]
         settled = backend.settled(dataclasses.replace(config, precision=precision))
         require("models", needed_for="the matcher")

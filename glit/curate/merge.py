@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,16 @@ from glit.curate.corrected_row import review
 from glit.curate.rewrite import Rows, finish, write_rows
 from glit.curate.select_rows import source_of
 from glit.data.schema import CAPTIONS, CORRECTED, DROPS_SCHEMA, ORIGIN, Columns, hf_feature
-from glit.dataset.manifest import Counts, has_regions, sum_without_pair
+from glit.dataset.manifest import (
+    Counts,
+    Manifest,
+    MergedDataset,
+    ModelEntry,
+    RecordedRecipe,
+    RecordedRule,
+    SourceDataset,
+    sum_without_pair,
+)
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
@@ -24,19 +32,19 @@ from glit.label.corrections import State
 from glit.pipeline.publish import write_left_out
 from glit.runtime.progress import StageProgress
 from glit.stages.dedup import find_duplicates
+from glit.stages.pack import Pack, PackConfig
 from glit.stages.score import ScoreStage
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store
 
 _KEPT = (
-    "recipe", "fingerprints", "models", "precision", "calibration", "prompt", "further_prompts",
-    "counts", "packages", "packages_before", "additions", "retries", "selection", "merged",
-    "corrections",
+    "fingerprints", "models", "precision", "calibration", "prompt", "further_prompts", "counts",
+    "packages", "packages_before", "additions", "retries", "selection", "corrections",
 )  # fmt: skip
-"""What the manifest keeps of every dataset."""
+"""What the manifest keeps of every dataset, beside its recipe and what that was merged from."""
 
 
-def merge(datasets: Sequence[Dataset], output: Path, progress: StageProgress) -> dict[str, Any]:
+def merge(datasets: Sequence[Dataset], output: Path, progress: StageProgress) -> Manifest:
     """Write the rows of datasets, one after another; of a repeated sample the first. The manifest.
 
     Args:
@@ -64,10 +72,7 @@ def merge(datasets: Sequence[Dataset], output: Path, progress: StageProgress) ->
             dataset, _, first = places[each.chunk]
             left[datasets.index(dataset)][first + each.row] = False
         progress.begin("merge", total=total - len(repeats), done=0, drops=False)
-        manifest = _manifest(datasets, sources)
-        manifest["columns"] = {
-            **manifest.get("columns", {}), **{name: hf_feature(kind) for name, kind in further}
-        }  # fmt: skip
+        merged = _merged(datasets, sources)
         files = write_rows(
             folder,
             [
@@ -79,7 +84,7 @@ def merge(datasets: Sequence[Dataset], output: Path, progress: StageProgress) ->
                 for dataset, source, own in zip(datasets, sources, left, strict=True)
             ],
             further=tuple(each for each in further if each[0] not in datasets[0].schema.names),
-            pack=manifest["recipe"].get("pack", {}),
+            pack=merged.recipe.config(Pack.name, PackConfig),
             report=progress.advance,
         )
         counts = Counts(
@@ -87,7 +92,8 @@ def merge(datasets: Sequence[Dataset], output: Path, progress: StageProgress) ->
             drops={}, without_pair=sum_without_pair(files),
         )  # fmt: skip
         files |= write_left_out(Store(folder), DROPS_SCHEMA.empty_table(), repeats)
-        manifest |= {"counts": dataclasses.asdict(counts), "files": files}
+        columns = {**merged.columns, **{name: hf_feature(kind) for name, kind in further}}
+        manifest = dataclasses.replace(merged, counts=counts, files=files, columns=columns)
         caution = next(filter(None, map(dataset_caution, datasets)), "")
         finish(folder, manifest, name=output.name, caution=caution)
     return manifest
@@ -101,21 +107,19 @@ def _further(datasets: Sequence[Dataset]) -> Columns:
     return (*some, ORIGIN)
 
 
-def _values(dataset: Dataset, source: dict[str, Any], further: Columns) -> dict[str, Any]:
+def _values(dataset: Dataset, source: SourceDataset, further: Columns) -> dict[str, Any]:
     """What rows have in the columns that their dataset lacks: nobody corrected them,
     and images have one caption."""
     origin = {
-        "dataset": source["name"],
-        "recipe": dataset.manifest["recipe"]["name"],
-        "manifest_sha256": source["manifest_sha256"],
+        "dataset": source.name,
+        "recipe": dataset.manifest.recipe.name,
+        "manifest_sha256": source.manifest_sha256,
     }
     values = {CAPTIONS[0]: [], "by_hand": [], "review": review(State()), ORIGIN[0]: origin}
     return {name: values[name] for name, _ in further if name not in dataset.schema.names}
 
 
-def _check(
-    datasets: Sequence[Dataset], sources: Sequence[dict[str, Any]], further: Columns
-) -> None:
+def _check(datasets: Sequence[Dataset], sources: Sequence[SourceDataset], further: Columns) -> None:
     """Check that the rows of datasets can lie in the same files.
 
     Raises:
@@ -126,18 +130,17 @@ def _check(
     first = datasets[0]
     seen: dict[str, str] = {}
     for dataset, source in zip(datasets, sources, strict=True):
-        if same := seen.get(source["manifest_sha256"]):
+        if same := seen.get(source.manifest_sha256):
             raise InputError(f"{dataset.path}: the same dataset as {same}; name each once")
-        seen[source["manifest_sha256"]] = dataset.path
-        if dataset.manifest["recipe"].get("pack", {}).get("image_store") == "path":
+        seen[source.manifest_sha256] = dataset.path
+        if dataset.manifest.recipe.table(Pack.name).get("image_store") == "path":
             raise InputError(
                 f"{dataset.path}: stores only paths of its images, and a dataset has one folder of "
                 "images; build it with pack.image_store = 'bytes'"
             )
-        if dataset.manifest["tokenizer"] != first.manifest["tokenizer"]:
+        if dataset.manifest.tokenizer != first.manifest.tokenizer:
             theirs, ours = (
-                f"{each.manifest['tokenizer']['name']} in a window of "
-                f"{each.manifest['tokenizer']['context']}"
+                f"{each.manifest.tokenizer.name} in a window of {each.manifest.tokenizer.context}"
                 for each in (dataset, first)
             )
             raise InputError(
@@ -165,48 +168,45 @@ def _identities(places: list[tuple[Dataset, str, int]]) -> Iterator[tuple[int, p
         yield number, table
 
 
-def _manifest(datasets: Sequence[Dataset], sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The manifest without counts and files: what the first with regions has, where they do not
-    agree."""
-    found = [json.loads(json.dumps(dataset.manifest)) for dataset in datasets]
-    merged = [
-        {**source, **{key: each[key] for key in _KEPT if key in each}}
-        for source, each in zip(sources, found, strict=True)
-    ]
-    rules: list[dict[str, Any]] = []
-    models: dict[str, Any] = {}
+def _merged(datasets: Sequence[Dataset], sources: Sequence[SourceDataset]) -> Manifest:
+    """The manifest but for counts, files and columns: what the first with regions has, where they
+    do not agree."""
+    found = [dataset.manifest for dataset in datasets]
+    models: dict[str, ModelEntry] = {}
     for each in found:
-        alone = not has_regions(each)
-        own = {key: each["recipe"][key] for key in ("pair", "match") if key in each["recipe"]}
-        for rule in each.get("rules", [{"recipe": own, "calibration": each.get("calibration")}]):
-            rules += [rule] if rule not in rules and not alone else []
-        for role, model in each["models"].items():
+        for role, model in each.models.items():
             names = [role, *(f"{role}-{number}" for number in range(2, len(found) + 2))]
             if model not in [models.get(name) for name in names]:
                 models[next(name for name in names if name not in models)] = model
-    steps = sorted({step for each in found for step in each["fingerprints"]})
-    first = next(filter(has_regions, found), found[0])
-    manifest = {
-        **first,
-        "recipe": _recipe([each["recipe"] for each in found]),
-        "models": models,
-        "fingerprints": {
-            step: _joined([each["fingerprints"].get(step, "") for each in found]) for step in steps
-        },
-        "retries": [retry for each in found for retry in each.get("retries", [])],
-        "merged": merged,
-        "rules": rules,
-    }
-    for key in (
-        "additions",
-        "corrections",
-        "selection",
-        *([] if manifest["retries"] else ["retries"]),
-    ):
-        manifest.pop(key, None)
-    if len(rules) <= 1:
-        manifest.pop("rules")
-    return manifest
+    rules: list[RecordedRule] = []
+    for rule in (rule for each in found for rule in each.all_rules):
+        rules += [rule] if rule not in rules else []
+    steps = sorted({step for each in found for step in each.fingerprints})
+    return dataclasses.replace(
+        next((each for each in found if each.recipe.has_regions), found[0]),
+        recipe=_recipe([each.recipe for each in found]),
+        models=models,
+        fingerprints={s: _joined([each.fingerprints.get(s, "") for each in found]) for s in steps},
+        additions=(),
+        retries=tuple(retry for each in found for retry in each.retries),
+        selection=None,
+        corrections=(),
+        merged=tuple(map(_kept, found, sources)),
+        rules=tuple(rules) if len(rules) > 1 else (),
+    )
+
+
+def _kept(manifest: Manifest, source: SourceDataset) -> MergedDataset:
+    """What the manifest keeps of a dataset."""
+    plain = manifest.as_dict()
+    return MergedDataset(
+        name=source.name,
+        manifest_sha256=source.manifest_sha256,
+        rows=source.rows,
+        recipe=manifest.recipe,
+        merged=manifest.merged,
+        more={key: plain[key] for key in _KEPT if key in plain},
+    )
 
 
 def _joined(fingerprints: list[str]) -> str:
@@ -216,10 +216,10 @@ def _joined(fingerprints: list[str]) -> str:
     return hashlib.sha256(" ".join(fingerprints).encode()).hexdigest()[:12]
 
 
-def _recipe(recipes: list[dict[str, Any]]) -> dict[str, Any]:
+def _recipe(recipes: list[RecordedRecipe]) -> RecordedRecipe:
     """The first recipe that has regions, with the limits within which all rows lie."""
-    recipe = dict(next((each for each in recipes if has_regions({"recipe": each})), recipes[0]))
-    recipe["name"] = " + ".join(dict.fromkeys(each["name"] for each in recipes))
+    paired = [each for each in recipes if each.has_regions]
+    recipe = (paired or recipes)[0]
     for table, key, default, of_all in (
         ("ingest", "max_pixels", 0, max),
         ("ingest", "near_duplicates", -1, min),
@@ -227,11 +227,8 @@ def _recipe(recipes: list[dict[str, Any]]) -> dict[str, Any]:
         ("score", "phrases", False, min),
         ("score", "crop", "tight", lambda crops: "+".join(dict.fromkeys(crops))),
     ):
-        values = [
-            each.get(table, {}).get(key, default)
-            for each in recipes
-            if table != ScoreStage.name or has_regions({"recipe": each})
-        ]
+        of = paired if table == ScoreStage.name else recipes
+        values = [each.table(table).get(key, default) for each in of]
         if len({*values}) > 1:
-            recipe[table] = {**recipe[table], key: of_all(values)}
-    return recipe
+            recipe = recipe.with_table(table, {**recipe.tables[table], key: of_all(values)})
+    return dataclasses.replace(recipe, name=" + ".join(dict.fromkeys(r.name for r in recipes)))

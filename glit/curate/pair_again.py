@@ -6,7 +6,7 @@ but the pairs is taken over as it stands.
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import multiprocessing
 import os
 import threading
@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,11 +23,19 @@ from glit.data.records import Pair
 from glit.data.rows import pair_row
 from glit.data.schema import PAIR, SCHEMA_VERSION, dataset_schema, further_columns
 from glit.dataset.by_hand import by_hand_of, with_by_hand
-from glit.dataset.manifest import describe_data_file, require_regions, sum_without_pair
+from glit.dataset.manifest import (
+    FileEntry,
+    Manifest,
+    describe_data_file,
+    require_regions,
+    sum_without_pair,
+)
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
+from glit.dataset.recorded_rules import scores_of
 from glit.dataset.row import Row
 from glit.errors import InputError, RecipeError
+from glit.plain import as_plain
 from glit.planning.plan import find_calibration, fingerprint
 from glit.planning.recipe import overridden_tables, read_tables
 from glit.recipes.config import as_table, build_dataclass
@@ -37,7 +44,7 @@ from glit.rules.pairing import Pairing
 from glit.stages import all_steps
 from glit.stages.flow import make_flow
 from glit.stages.pack import Pack, PackConfig, writer_options
-from glit.stages.pair import PairConfig, PairStage, identity_of_scores
+from glit.stages.pair import PairConfig, PairStage
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store
 
@@ -52,7 +59,7 @@ def pair_again(
     settings: Sequence[str] = (),
     processes: int = 1,
     report: Report = lambda rows: None,
-) -> dict[str, Any]:
+) -> Manifest:
     """Write the dataset with other pairs; the new manifest.
 
     Args:
@@ -69,33 +76,34 @@ def pair_again(
         DatasetError: a file of the dataset is damaged.
     """
     with new_folder(output) as folder:
-        manifest = json.loads(json.dumps(dataset.manifest))
-        if manifest["schema_version"] != SCHEMA_VERSION:
+        before = dataset.manifest
+        if before.schema_version != SCHEMA_VERSION:
             raise InputError(
-                f"{dataset.path}: schema version {manifest['schema_version']} does not hold what "
+                f"{dataset.path}: schema version {before.schema_version} does not hold what "
                 "rules ask for; build it again"
             )
-        require_regions(manifest, dataset.path, wanted_by="glit pair wants")
-        config = pair_config(manifest, recipe, settings)
-        pairing = _pairing(manifest, config)
+        require_regions(before, dataset.path, wanted_by="glit pair wants")
+        config = pair_config(before, recipe, settings)
+        pairing = _pairing(before, config)
         (folder / "data").mkdir()
         described = _write_files(dataset, folder, pairing, processes, report)
         for left_out in ("drops.parquet", "duplicates.parquet"):
             (folder / left_out).write_bytes(Store(dataset.path).read(left_out))
-        manifest["files"] |= described
-        manifest["counts"]["without_pair"] = sum_without_pair(described)
-        manifest["recipe"]["pair"] = as_table(config)
         kept = pairing.calibration
-        manifest["calibration"] = None if kept is None else kept.as_dict()
-        manifest["fingerprints"] |= _fingerprints(manifest, config, pairing)
-        manifest.pop("rules", None)
+        manifest = dataclasses.replace(
+            before,
+            files={**before.files, **described},
+            counts=dataclasses.replace(before.counts, without_pair=sum_without_pair(described)),
+            recipe=before.recipe.with_table(PairStage.name, as_table(config)),
+            calibration=None if kept is None else kept.as_dict(),
+            fingerprints=_fingerprints(before, config, pairing),
+            rules=(),
+        )
         finish(folder, manifest, name=output.name, caution=dataset_caution(dataset))
         return manifest
 
 
-def pair_config(
-    manifest: dict[str, Any], recipe: str | None, settings: Sequence[str]
-) -> PairConfig:
+def pair_config(manifest: Manifest, recipe: str | None, settings: Sequence[str]) -> PairConfig:
     """The table ``[pair]`` of a recipe, or the dataset's own, with some keys changed.
 
     Raises:
@@ -108,36 +116,37 @@ def pair_config(
         if recipe is not None:
             values = read_tables(recipe, overrides=settings).get("pair", {})
         else:
-            own, changes = manifest["recipe"]["pair"], overridden_tables(settings).get("pair", {})
+            own, changes = (
+                manifest.recipe.tables["pair"],
+                overridden_tables(settings).get("pair", {}),
+            )
             if changes.get("rule", own["rule"]) != own["rule"]:
                 own = {}  # another rule's options, and a calibration of it
             values = {**own, **changes}
         config = build_dataclass(PairConfig, values, where="[pair]")
-        scale = manifest.get("logit_scale")
-        return config.with_scale(scale if isinstance(scale, float) else None)
+        return config.with_scale(manifest.logit_scale)
 
 
-def _pairing(manifest: dict[str, Any], config: PairConfig) -> Pairing:
+def _pairing(manifest: Manifest, config: PairConfig) -> Pairing:
     calibration = find_calibration(config.calibration)
     if calibration is not None:
-        scores = identity_of_scores(manifest["models"], manifest["recipe"]["score"])
-        config.check_calibration(calibration, scores)
+        config.check_calibration(calibration, scores_of(manifest))
     config.check_scored(
-        phrases=bool(manifest["recipe"]["score"].get("phrases")),
-        grounded="opinion" in manifest["models"]
-        or ("ground" in manifest["recipe"] and "matcher" in manifest["models"]),
+        phrases=bool(manifest.recipe.tables["score"].get("phrases")),
+        grounded="opinion" in manifest.models
+        or ("ground" in manifest.recipe.tables and "matcher" in manifest.models),
     )
     return config.make_pairing(calibration)
 
 
-def _fingerprints(manifest: dict[str, Any], config: PairConfig, pairing: Pairing) -> dict[str, str]:
+def _fingerprints(manifest: Manifest, config: PairConfig, pairing: Pairing) -> dict[str, str]:
     """Those that a build with these settings has."""
-    found = dict(manifest["fingerprints"])
-    enabled = [step for step in all_steps() if step.name in manifest["recipe"]]
+    found = dict(manifest.fingerprints)
+    enabled = [step for step in all_steps() if step.name in manifest.recipe.tables]
     direct = make_flow(enabled).direct
     for step, table, extra in (
         (PairStage, config, PairStage.identity_of(config, pairing.calibration)),
-        (Pack, build_dataclass(PackConfig, manifest["recipe"]["pack"], where="[pack]"), {}),
+        (Pack, manifest.recipe.config(Pack.name, PackConfig), {}),
     ):
         upstream = [found[name] for name in direct[step.name]]
         found[step.name] = fingerprint(step, table, extra=extra, upstream=upstream)
@@ -146,19 +155,19 @@ def _fingerprints(manifest: dict[str, Any], config: PairConfig, pairing: Pairing
 
 def _write_files(
     dataset: Dataset, folder: Path, pairing: Pairing, processes: int, report: Report
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, FileEntry]:
     """What the manifest says of the files; of several processes' work each whole file is told."""
     write = partial(_write_file, dataset.path, str(folder), pairing)
     number = min(processes, len(dataset.files))
     if number == 1:
         return {name: write(name, report=report) for name in dataset.files}
-    described: dict[str, dict[str, Any]] = {}
+    described: dict[str, FileEntry] = {}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(number, mp_context=context, initializer=end_with_parent) as pool:
         names = {pool.submit(write, name): name for name in dataset.files}
         for done in as_completed(names):
             described[names[done]] = done.result()
-            report(described[names[done]]["rows"])
+            report(described[names[done]].rows)
     return described
 
 
@@ -183,11 +192,11 @@ def _pairs(row: Row, pairing: Pairing) -> tuple[Pair, ...]:
 
 def _write_file(
     dataset: str, folder: str, pairing: Pairing, name: str, *, report: Report = lambda rows: None
-) -> dict[str, Any]:
+) -> FileEntry:
     """Write one data file with other pairs; what the manifest says of it."""
     opened = Dataset(dataset)
     further = further_columns(opened.schema)
-    schema = dataset_schema(tokenizer=opened.manifest["tokenizer"], further=further)
+    schema = dataset_schema(tokenizer=as_plain(opened.manifest.tokenizer), further=further)
     target = Path(folder) / name
     number = 0
     with pq.ParquetWriter(target, schema, **writer_options(schema)) as writer:

@@ -20,11 +20,10 @@ import pyarrow.parquet as pq
 from glit.data.schema import Columns, with_further
 from glit.dataset.card import dataset_card
 from glit.dataset.croissant import CROISSANT, croissant
-from glit.dataset.manifest import MANIFEST, describe_data_file
+from glit.dataset.manifest import MANIFEST, FileEntry, Manifest, describe_data_file
 from glit.dataset.reader import Dataset
 from glit.dataset.statistics import dataset_statistics
 from glit.errors import DatasetError
-from glit.recipes.config import build_dataclass
 from glit.runtime.prefetch import map_ahead
 from glit.stages.pack import (
     ROW_GROUP_BYTES,
@@ -34,7 +33,7 @@ from glit.stages.pack import (
     cut_files,
     writer_options,
 )
-from glit.storage.store import Store, to_json
+from glit.storage.store import Store
 
 _READERS, _AHEAD = 2, 4
 """Threads that read while another writes, and row groups that wait."""
@@ -57,22 +56,21 @@ def write_rows(
     sources: Sequence[Rows],
     *,
     further: Columns = (),
-    pack: dict[str, Any],
+    pack: PackConfig,
     report: Callable[[int], None],
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, FileEntry]:
     """Write data files; what the manifest says of them.
 
     Args:
         folder: of the new dataset.
         sources: of datasets of the same columns, but for those that they say.
         further: columns that the first dataset does not have.
-        pack: the recipe's table ``[pack]``, which says how large files and row groups are.
+        pack: the recipe's, which says how large files and row groups are.
         report: called with so many more rows that are finished.
 
     Raises:
         DatasetError: a file of a dataset is damaged, or its files differ in their columns.
     """
-    config = build_dataclass(PackConfig, pack, where="[pack]")
     read = with_further(sources[0].dataset.schema, further)
     schema = pa.schema([(f.name, _as_packed(f.type)) for f in read], metadata=read.metadata)
     groups = [group for source in sources for group in _groups(source)]
@@ -84,11 +82,11 @@ def write_rows(
         return _taken(*groups[piece.chunk], slice(piece.start, piece.stop), schema)
 
     with ThreadPoolExecutor(_READERS) as pool:
-        for file in cut_files(sizes, config):
+        for file in cut_files(sizes, pack):
             name = f"data/{file.name}"
             tables = map_ahead(pool, taken, file.pieces, most=_AHEAD)
             with pq.ParquetWriter(folder / name, schema, **writer_options(schema)) as writer:
-                for table in _row_groups(tables, config.row_group_rows):
+                for table in _row_groups(tables, pack.row_group_rows):
                     writer.write_table(table, row_group_size=len(table))
                     report(len(table))
             described[name] = describe_data_file(folder / name, file.num_rows)
@@ -154,7 +152,7 @@ def _row_groups(tables: Iterable[pa.Table], most_rows: int) -> Iterator[pa.Table
         yield pa.concat_tables(held).combine_chunks()
 
 
-def finish(folder: Path, manifest: dict[str, Any], *, name: str, caution: str) -> None:
+def finish(folder: Path, manifest: Manifest, *, name: str, caution: str) -> None:
     """Write what is made from the manifest, and the manifest last.
 
     Args:
@@ -166,4 +164,4 @@ def finish(folder: Path, manifest: dict[str, Any], *, name: str, caution: str) -
     figures = dataset_statistics(Store(folder), manifest)
     (folder / "README.md").write_text(dataset_card(manifest, figures, caution), encoding="utf-8")
     (folder / CROISSANT).write_bytes(croissant(manifest, name=name))
-    (folder / MANIFEST).write_bytes(to_json(manifest))
+    (folder / MANIFEST).write_bytes(manifest.as_bytes())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -21,13 +20,22 @@ from glit.curate.rewrite import Rows, finish, write_rows
 from glit.data.hash_index import SURE_BITS
 from glit.data.parquet import PINNED, write_parquet
 from glit.data.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA
-from glit.dataset.manifest import MANIFEST, Counts, describe_file, sum_without_pair
+from glit.dataset.manifest import (
+    MANIFEST,
+    Counts,
+    Manifest,
+    SourceDataset,
+    describe_file,
+    sum_without_pair,
+)
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.query import connect
 from glit.dataset.reader import Dataset
 from glit.dataset.select import select, split_rows
 from glit.errors import UserError
+from glit.plain import as_plain
 from glit.runtime.progress import StageProgress
+from glit.stages.pack import Pack, PackConfig
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store
 
@@ -85,7 +93,7 @@ class Choice:
 
 def select_rows(
     dataset: Dataset, output: Path, choice: Choice, progress: StageProgress
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Manifest]:
     """Write the chosen rows; the manifest of every part by its name, "" for a dataset of one.
 
     Args:
@@ -130,7 +138,7 @@ def select_rows(
         manifests = {}
         for part, numbers in parts.items():
             below = folder / part
-            told = {**source_of(dataset), **noted, **({"part": part} if part else {})}
+            told = {**noted, **({"part": part} if part else {})}
             manifest = manifests[part] = _write_part(
                 below, dataset, numbers, repeats, told, progress
             )
@@ -139,13 +147,19 @@ def select_rows(
     return manifests
 
 
-def source_of(dataset: Dataset) -> dict[str, Any]:
-    """Which dataset rows were taken from: its folder's name, its manifest's hash, its rows."""
-    return {
-        "name": Path(dataset.path if "://" in dataset.path else Path(dataset.path).resolve()).name,
-        "manifest_sha256": hashlib.sha256(Store(dataset.path).read(MANIFEST)).hexdigest(),
-        "rows": len(dataset),
-    }
+def source_of(dataset: Dataset, more: Mapping[str, Any] | None = None) -> SourceDataset:
+    """Which dataset rows were taken from: its folder's name, its manifest's hash, its rows.
+
+    Args:
+        dataset: that one.
+        more: what was done to the rows.
+    """
+    return SourceDataset(
+        name=Path(dataset.path if "://" in dataset.path else Path(dataset.path).resolve()).name,
+        manifest_sha256=hashlib.sha256(Store(dataset.path).read(MANIFEST)).hexdigest(),
+        rows=len(dataset),
+        more=more or {},
+    )
 
 
 def _write_part(
@@ -155,13 +169,13 @@ def _write_part(
     repeats: list[Repeat] | None,
     noted: dict[str, Any],
     progress: StageProgress,
-) -> dict[str, Any]:
+) -> Manifest:
     """Write the Parquet files of a part; its manifest. Repeats belong to the part of what stays."""
-    manifest = json.loads(json.dumps(dataset.manifest))
+    before = dataset.manifest
     files = write_rows(
         folder,
         [Rows(dataset=dataset, numbers=numbers)],
-        pack=manifest["recipe"].get("pack", {}),
+        pack=before.recipe.config(Pack.name, PackConfig),
         report=progress.advance,
     )
     duplicates = DUPLICATES_SCHEMA.empty_table()
@@ -183,14 +197,14 @@ def _write_part(
     write_parquet(duplicates, folder / "duplicates.parquet")
     files["drops.parquet"] = describe_file(folder / "drops.parquet", left)
     files["duplicates.parquet"] = describe_file(folder / "duplicates.parquet", len(repeated))
-    manifest.pop("additions", None)
-    before = {"before": manifest["selection"]} if "selection" in manifest else {}
-    manifest |= {
-        "counts": dataclasses.asdict(counts),
-        "files": files,
-        "selection": {**noted, **before},
-    }
-    return manifest
+    earlier = {} if before.selection is None else {"before": as_plain(before.selection)}
+    return dataclasses.replace(
+        before,
+        counts=counts,
+        files=files,
+        additions=(),
+        selection=source_of(dataset, as_plain({**noted, **earlier})),
+    )
 
 
 def _write_drops(path: Path, dataset: Dataset, numbers: np.ndarray) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from glit.data.schema import CAPTIONS, hf_features
-from glit.dataset.manifest import has_regions, pairs_from_files
+from glit.dataset.manifest import Counts, Manifest, RecordedRecipe
 from glit.dataset.statistics import (
     PAPER_COLUMNS,
     Statistics,
@@ -20,6 +21,7 @@ from glit.dataset.statistics import (
     tokens_note,
 )
 from glit.stages import all_steps
+from glit.stages.caption import CaptionStage
 
 _WIDTH = 100
 LICENCE_WARNING = (
@@ -52,7 +54,7 @@ print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["reg
 _CAPTION = 'print(sample["caption"])'
 
 
-def dataset_card(manifest: dict[str, Any], figures: Statistics, caution: str = "") -> str:
+def dataset_card(manifest: Manifest, figures: Statistics, caution: str = "") -> str:
     """Write the dataset card: Markdown for people, with the YAML header that the Hub reads.
 
     Args:
@@ -60,21 +62,18 @@ def dataset_card(manifest: dict[str, Any], figures: Statistics, caution: str = "
         figures: its statistics.
         caution: what to know of its models; see :func:`glit.dataset.mini_models.caution`.
     """
-    counts = manifest["counts"]
-    recipe = manifest["recipe"]
+    counts, recipe = manifest.counts, manifest.recipe
     models = "\n".join(
-        f"| {role} | `{model['name']}` | {model['revision']} | {model['licence'] or 'unknown'} |"
-        for role, model in sorted(manifest["models"].items())
+        f"| {role} | `{model.name}` | {model.revision} | {model.licence or 'unknown'} |"
+        for role, model in sorted(manifest.models.items())
     )
-    size = sum(
-        file["bytes"] for name, file in manifest["files"].items() if name.startswith("data/")
-    )
-    paired = has_regions(manifest)
-    features = json.dumps(yaml_features(hf_features(manifest.get("columns"))), ensure_ascii=False)
+    size = sum(file.bytes for file in manifest.data_files.values())
+    paired = recipe.has_regions
+    features = json.dumps(yaml_features(hf_features(manifest.columns)), ensure_ascii=False)
     return f"""---
 license: unknown
 size_categories:
-- {size_category(counts["shipped"])}
+- {size_category(counts.shipped)}
 configs:
 - config_name: default
   data_files:
@@ -85,7 +84,7 @@ dataset_info:
   splits:
   - name: train
     num_bytes: {size}
-    num_examples: {counts["shipped"]}
+    num_examples: {counts.shipped}
   download_size: {size}
   dataset_size: {size}
 task_categories:
@@ -102,12 +101,12 @@ tags:
 
 {
         paragraph(
-            f"{counts['shipped']} images, each with a long caption"
+            f"{counts.shipped} images, each with a long caption"
             + (_WITH_REGIONS if paired else " and its sentences")
             + ". Built by glit "
-            f"{manifest['glit_version']} with the recipe `{recipe['name']}`{_added(manifest)}."
+            f"{manifest.glit_version} with the recipe `{recipe.name}`{_added(manifest)}."
             + "".join(f" {said}" for said in origins(manifest))
-            + (f" {recipe['about']}" if pairs_from_files(recipe) else "")
+            + (f" {recipe.about}" if recipe.pairs_from_files else "")
         )
     }
 
@@ -141,14 +140,14 @@ sample = dataset[0]
 {
         paragraph(
             f"{_steps(recipe)}{_kinds(manifest)} Token spans are those of "
-            f"`{manifest['tokenizer']['name']}` in a window of {manifest['tokenizer']['context']} "
+            f"`{manifest.tokenizer.name}` in a window of {manifest.tokenizer.context} "
             "tokens, the start token counted as 0."
         )
     }
 
 ## What became of the images
 
-{balance(counts if paired else {**counts, "without_pair": 0})}
+{balance(counts if paired else replace(counts, without_pair=0))}
 
 `drops.parquet` and `duplicates.parquet` name each image that is not here.
 
@@ -170,12 +169,12 @@ def figures_section(found: Statistics) -> str:
     )
 
 
-def limits(manifest: dict[str, Any], caution: str = "") -> str:
+def limits(manifest: Manifest, caution: str = "") -> str:
     """What to know before use, as a list in Markdown."""
     first = [textwrap.fill(f"- **{caution}**", _WIDTH, subsequent_indent="  ")] if caution else []
-    if not has_regions(manifest):
+    if not manifest.recipe.has_regions:
         return "\n".join([*first, _ALONE, _IMAGES])
-    of_pairs = _BY_FILES if pairs_from_files(manifest["recipe"]) else _BY_MODELS
+    of_pairs = _BY_FILES if manifest.recipe.pairs_from_files else _BY_MODELS
     return "\n".join([*first, of_pairs, _LIMITS, _IMAGES])
 
 
@@ -184,14 +183,14 @@ def shown(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _steps(recipe: dict[str, Any]) -> str:
+def _steps(recipe: RecordedRecipe) -> str:
     """What each step with a title of its own ran on, and whose parts those are."""
     said = [
-        f"{step.title}: `{shown(recipe[step.name].get(step.shows, ''))}`."
+        f"{step.title}: `{shown(recipe.table(step.name).get(step.shows, ''))}`."
         for step in all_steps()
-        if step.title and recipe.get(step.name, {}).get("enabled", step.name in recipe)
+        if step.title and recipe.table(step.name).get("enabled", step.name in recipe.tables)
     ]
-    used = ", ".join(f"`{plugin_title(each)}`" for each in recipe.get("plugins", ()))
+    used = ", ".join(f"`{plugin_title(each)}`" for each in recipe.plugins)
     return " ".join([*said, *([f"Parts of plugins: {used}."] if used else [])])
 
 
@@ -201,46 +200,47 @@ def plugin_title(recorded: Mapping[str, str]) -> str:
     return f"{recorded.get('name', '')} ({package or recorded.get('sha256', '')[:12]})"
 
 
-def _kinds(manifest: dict[str, Any]) -> str:
+def _kinds(manifest: Manifest) -> str:
     """Where the captions beside the long one are, if there are any."""
-    if CAPTIONS[0] not in manifest.get("columns", {}):
+    if CAPTIONS[0] not in manifest.columns:
         return ""
-    kinds = ", ".join(f"`{kind}`" for kind in manifest["recipe"]["caption"].get("kinds", ()))
+    named = manifest.recipe.table(CaptionStage.name).get("kinds", ())
+    kinds = ", ".join(f"`{kind}`" for kind in named)
     return f" Images have several captions{f' of the kinds {kinds}' if kinds else ''}: `captions`."
 
 
-def _added(manifest: dict[str, Any]) -> str:
+def _added(manifest: Manifest) -> str:
     """What came after the build, if anything."""
-    additions = manifest.get("additions", [])
-    if not additions:
+    if not manifest.additions:
         return ""
-    number = sum(each["shipped"] for each in additions)
-    how_often = "once" if len(additions) == 1 else f"{len(additions)} times"
+    number = sum(each.shipped for each in manifest.additions)
+    times = len(manifest.additions)
+    how_often = "once" if times == 1 else f"{times} times"
     return f"; images were added {how_often} since, {number} of those here"
 
 
-def origins(manifest: dict[str, Any]) -> list[str]:
+def origins(manifest: Manifest) -> list[str]:
     """Sentences on the datasets that rows were taken from by glit select, merge and pairs apply."""
     said = []
-    if "merged" in manifest:
-        names = [
-            f"{each.get('name')} (`{each['recipe'].get('name')}`)" for each in manifest["merged"]
-        ]
+    if manifest.merged:
+        names = [f"{each.name} (`{each.recipe.name}`)" for each in manifest.merged]
         said.append(f"Merged from {', '.join(names)}; of a repeated image the first is here.")
-    if selection := manifest.get("selection"):
+    if selection := manifest.selection:
         options = "; ".join(
             f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
-            for key, value in selection.items()
-            if key not in ("name", "manifest_sha256", "rows", "before")
+            for key, value in selection.more.items()
+            if key != "before"
         )
-        name, rows = selection.get("name"), selection.get("rows")
-        said.append(f"Selected from the {rows} samples of {name} by glit select: `{options}`.")
-    for each in manifest.get("corrections", []):
-        kinds = ("moved", "drawn", "deleted", "edited", "struck", "paired", "right")
-        done = ", ".join(f"{each[kind]} {kind}" for kind in kinds if each.get(kind))
         said.append(
-            f"People looked at {each.get('samples')} of the {each.get('rows')} samples of "
-            f"{each.get('name')} and corrected them ({done or 'nothing changed'}); `by_hand` and "
+            f"Selected from the {selection.rows} samples of {selection.name} by glit select: "
+            f"`{options}`."
+        )
+    for each in manifest.corrections:
+        kinds = ("moved", "drawn", "deleted", "edited", "struck", "paired", "right")
+        done = ", ".join(f"{each.more[kind]} {kind}" for kind in kinds if each.more.get(kind))
+        said.append(
+            f"People looked at {each.more.get('samples')} of the {each.rows} samples of "
+            f"{each.name} and corrected them ({done or 'nothing changed'}); `by_hand` and "
             "`review` tell which."
         )
     return said
@@ -262,23 +262,22 @@ def size_category(number: int) -> str:
     return "100M<n<1B"
 
 
-def balance(counts: dict[str, Any], *, here: int | None = None) -> str:
+def balance(counts: Counts, *, here: int | None = None) -> str:
     """Make a table of the counts: ingested, shipped, dropped, duplicates.
 
     Args:
         counts: of the manifest.
         here: how many of the shipped were chosen; None for all.
     """
-    without = counts.get("without_pair", 0)
-    shipped = counts["shipped"]
+    without, shipped = counts.without_pair, counts.shipped
     all_here = here in (None, shipped)
     rows = [
-        ("found", counts["ingested"]),
+        ("found", counts.ingested),
         ("here" if all_here else "in the dataset", shipped),
         *([("of these without a pair", without)] if without else []),
         *([] if all_here else [("of these chosen by a condition, and here", here)]),
-        *((f"dropped: {key}", number) for key, number in sorted(counts["drops"].items())),
-        ("repeat another", counts["duplicates"]),
+        *((f"dropped: {key}", number) for key, number in sorted(counts.drops.items())),
+        ("repeat another", counts.duplicates),
     ]
     return "| images | |\n|---|---:|\n" + "\n".join(
         f"| {text} | {number} |" for text, number in rows

@@ -5,7 +5,7 @@ Made from the manifest alone. What only the owner of the images knows says "To b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -21,8 +21,9 @@ from glit.data.schema import (
     hf_feature,
 )
 from glit.dataset.card import origins, plugin_title
-from glit.dataset.manifest import has_regions, pairs_from_files
+from glit.dataset.manifest import Manifest, RecordedRecipe
 from glit.stages import all_steps
+from glit.stages.pack import Pack
 from glit.storage.store import to_json
 
 CROISSANT = "croissant.json"
@@ -109,7 +110,7 @@ _ABOUT = {
 }
 
 
-def croissant(manifest: dict[str, Any], *, name: str) -> bytes:
+def croissant(manifest: Manifest, *, name: str) -> bytes:
     """Make the content of ``croissant.json``.
 
     Args:
@@ -126,13 +127,13 @@ def croissant(manifest: dict[str, Any], *, name: str) -> bytes:
             ],
             "name": name,
             "description": (
-                f"{manifest['counts']['shipped']} images, each with a long caption"
-                + (_WITH_REGIONS if has_regions(manifest) else " and its sentences.")
+                f"{manifest.counts.shipped} images, each with a long caption"
+                + (_WITH_REGIONS if manifest.recipe.has_regions else " and its sentences.")
             ),
-            "version": f"{manifest['schema_version']}.0.0",
+            "version": f"{manifest.schema_version}.0.0",
             "keywords": [
                 "long captions",
-                *(["region grounding"] if has_regions(manifest) else []),
+                *(["region grounding"] if manifest.recipe.has_regions else []),
                 "vision-language",
             ],
             "distribution": [*_files(manifest), _data_files()],
@@ -143,16 +144,16 @@ def croissant(manifest: dict[str, Any], *, name: str) -> bytes:
     )
 
 
-def _files(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for name, found in sorted(manifest["files"].items()):
+def _files(manifest: Manifest) -> Iterator[dict[str, Any]]:
+    for name, found in sorted(manifest.files.items()):
         yield {
             "@type": "cr:FileObject",
             "@id": name,
             "name": name,
             "contentUrl": name,
-            "contentSize": f"{found['bytes']} B",
+            "contentSize": f"{found.bytes} B",
             "encodingFormat": _PARQUET,
-            "sha256": found["sha256"],
+            "sha256": found.sha256,
         }
 
 
@@ -166,11 +167,11 @@ def _data_files() -> dict[str, Any]:
     }
 
 
-def _samples(manifest: dict[str, Any]) -> dict[str, Any]:
-    schema = [*dataset_columns(manifest["schema_version"])]
+def _samples(manifest: Manifest) -> dict[str, Any]:
+    schema = [*dataset_columns(manifest.schema_version)]
     further = [each for step in all_steps() for each in getattr(step, "dataset_columns", ())]
-    known = dict([CAPTIONS, MASKS, *further])
-    for name, feature in manifest.get("columns", {}).items():
+    known: dict[str, Any] = dict([CAPTIONS, MASKS, *further])
+    for name, feature in manifest.columns.items():
         kind = known.get(name)  # in the order of its parts, which JSON does not keep
         is_known = kind is not None and hf_feature(kind) == feature
         schema.append(pa.field(name, kind if is_known else arrow_type(feature)))
@@ -241,7 +242,7 @@ def _left_out(name: str) -> dict[str, Any]:
     }
 
 
-def _provenance(manifest: dict[str, Any]) -> dict[str, Any]:
+def _provenance(manifest: Manifest) -> dict[str, Any]:
     """The run and its models, in the words of PROV-O."""
     agents = [
         {"@type": "prov:SoftwareAgent", "prov:label": text} for text in _model_lines(manifest)
@@ -249,62 +250,62 @@ def _provenance(manifest: dict[str, Any]) -> dict[str, Any]:
     return {
         "prov:wasDerivedFrom": {
             "@type": "prov:Entity",
-            "prov:label": f"{manifest['counts']['ingested']} image files given to glit build",
+            "prov:label": f"{manifest.counts.ingested} image files given to glit build",
         },
         "prov:wasGeneratedBy": {
             "@type": "prov:Activity",
-            "prov:label": f"glit build, recipe {manifest['recipe']['name']}, fingerprint "
-            f"{manifest['fingerprints'].get('pack')}",
+            "prov:label": f"glit build, recipe {manifest.recipe.name}, fingerprint "
+            f"{manifest.fingerprints.get(Pack.name)}",
             "prov:wasAssociatedWith": [
-                {"@type": "prov:SoftwareAgent", "prov:label": f"glit {manifest['glit_version']}"},
+                {"@type": "prov:SoftwareAgent", "prov:label": f"glit {manifest.glit_version}"},
                 *agents,
             ],
         },
     }
 
 
-def _model_lines(manifest: dict[str, Any]) -> list[str]:
+def _model_lines(manifest: Manifest) -> list[str]:
     return [
-        f"{role}: {model['name']} at {model['revision']}, sha256 {model['sha256']}, licence "
-        f"{model.get('licence') or 'unknown'}"
-        for role, model in sorted(manifest["models"].items())
+        f"{role}: {model.name} at {model.revision}, sha256 {model.sha256}, licence "
+        f"{model.licence or 'unknown'}"
+        for role, model in sorted(manifest.models.items())
     ]
 
 
-def _responsible(manifest: dict[str, Any]) -> dict[str, Any]:
+def _responsible(manifest: Manifest) -> dict[str, Any]:
     """The fields of Croissant's RAI vocabulary, as far as the run tells."""
-    recipe, counts = manifest["recipe"], manifest["counts"]
-    drops = ", ".join(f"{number} {key}" for key, number in sorted(counts["drops"].items()))
+    recipe, counts = manifest.recipe, manifest.counts
+    drops = ", ".join(f"{number} {key}" for key, number in sorted(counts.drops.items()))
     return {
         "rai:dataCollection": (
-            f"{counts['ingested']} image files were given to glit build. {YOURS}where the images "
+            f"{counts.ingested} image files were given to glit build. {YOURS}where the images "
             "are from, who took them, and under which terms."
         ),
         "rai:dataCollectionMissingData": (
-            f"{counts['dropped']} images were dropped ({drops or 'none'}) and "
-            f"{counts['duplicates']} repeat another; drops.parquet and duplicates.parquet name "
-            f"them. {counts.get('without_pair', 0)} of the rest have no pair."
+            f"{counts.dropped} images were dropped ({drops or 'none'}) and "
+            f"{counts.duplicates} repeat another; drops.parquet and duplicates.parquet name "
+            f"them. {counts.without_pair or 0} of the rest have no pair."
         ),
         "rai:dataPreprocessingProtocol": [
             "Files were decoded, turned upright and hashed; damaged ones were dropped, and of "
             "images with the same bytes one was kept"
             + _near(recipe)
             + ". "
-            + f"Limits of [ingest]: {_options(recipe['ingest'])}."
+            + f"Limits of [ingest]: {_options(recipe.tables['ingest'])}."
         ],
         "rai:dataAnnotationProtocol": _protocol(manifest),
-        "rai:machineAnnotationTools": [f"glit {manifest['glit_version']}", *_model_lines(manifest)],
+        "rai:machineAnnotationTools": [f"glit {manifest.glit_version}", *_model_lines(manifest)],
         "rai:dataBiases": [
             f"{YOURS}who and what is in the images, and in what proportion.",
-            *([] if pairs_from_files(recipe) else _BIASES),
+            *([] if recipe.pairs_from_files else _BIASES),
         ],
         "rai:dataLimitations": [
             f"Similarity: {FROM_FILES}."
-            if pairs_from_files(recipe)
+            if recipe.pairs_from_files
             else "A similarity is a cosine, not a probability"
             + (
                 "; probability was calibrated and is valid for data like the calibration data."
-                if manifest.get("calibration")
+                if manifest.calibration
                 else ", and no probability was calibrated."
             ),
             "A sentence without a pair may describe the whole image, or nothing in it.",
@@ -318,39 +319,39 @@ def _responsible(manifest: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _near(recipe: dict[str, Any]) -> str:
-    bits = recipe["ingest"].get("near_duplicates", -1)
+def _near(recipe: RecordedRecipe) -> str:
+    bits = recipe.table("ingest").get("near_duplicates", -1)
     return f", as of images within {bits} bits of perceptual hash" if bits >= 0 else ""
 
 
-def _protocol(manifest: dict[str, Any]) -> list[str]:
-    recipe = manifest["recipe"]
-    files = pairs_from_files(recipe)
-    prompt = manifest.get("prompt")
-    asked = f" It was asked: {prompt}" if prompt else ""
+def _protocol(manifest: Manifest) -> list[str]:
+    recipe = manifest.recipe
+    files = recipe.pairs_from_files
+    asked = f" It was asked: {manifest.prompt}" if manifest.prompt else ""
     said = [
-        f"Captions: {recipe['caption']['backend']}, {_model(manifest, 'captioner')}.{asked}",
-        f"Sentences: the splitter {recipe['split']['splitter']}.",
+        f"Captions: {recipe.tables['caption']['backend']}, {_model(manifest, 'captioner')}.{asked}",
+        f"Sentences: the splitter {recipe.tables['split']['splitter']}.",
     ]
-    if not has_regions(manifest):
+    if not manifest.recipe.has_regions:
         return [*said, "Regions, similarity and pairs: none.", *origins(manifest)]
     said += [
-        f"Regions: {recipe['propose']['backend']}, {_model(manifest, 'proposer')}; "
-        f"{_options(recipe['propose'], 'min_area', 'max_area', 'max_iou', 'max_regions')}.",
+        f"Regions: {recipe.tables['propose']['backend']}, {_model(manifest, 'proposer')}; "
+        f"{_options(recipe.tables['propose'], 'min_area', 'max_area', 'max_iou', 'max_regions')}.",
         f"Similarity: {FROM_FILES if files else _model(manifest, 'matcher')}.",
     ]
-    if manifest["schema_version"] == SCHEMA_VERSION:
-        least = [float(recipe["pair"].get(f"min_{key}", 0.0)) for key in ("probability", "support")]
+    if manifest.schema_version == SCHEMA_VERSION:
+        pair = recipe.tables["pair"]
+        least = [float(pair.get(f"min_{key}", 0.0)) for key in ("probability", "support")]
         limits = f"probability >= {least[0]}, support >= {least[1]}"
-        said.append(f"Pairs: the rule {recipe['pair']['rule']}; {limits}.")
-    used = ", ".join(map(plugin_title, recipe.get("plugins", ())))
+        said.append(f"Pairs: the rule {pair['rule']}; {limits}.")
+    used = ", ".join(map(plugin_title, recipe.plugins))
     return [*said, *([f"Parts of plugins: {used}."] if used else []), *origins(manifest)]
 
 
-def _model(manifest: dict[str, Any], role: str) -> str:
-    model = manifest["models"].get(role)
-    return f"{model['name']} at {model['revision']}" if model else "no model"
+def _model(manifest: Manifest, role: str) -> str:
+    model = manifest.models.get(role)
+    return f"{model.name} at {model.revision}" if model else "no model"
 
 
-def _options(table: dict[str, Any], *names: str) -> str:
+def _options(table: Mapping[str, Any], *names: str) -> str:
     return ", ".join(f"{key} {table[key]}" for key in names or sorted(table) if key in table)

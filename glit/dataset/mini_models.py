@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any
 
+from glit.dataset.manifest import Manifest
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError
 from glit.images import ImageError, Pixels
-from glit.models.weights import LOCAL
 from glit.scenes.recognise import looks_like_scene
 
 LOOKED_AT = 16
@@ -34,12 +33,12 @@ def meaningless(models: Mapping[str, str], pictures: Iterable[Pixels]) -> str:
     return "pairs" if roles == {"matcher"} else "regions and pairs"
 
 
-def caution(manifest: Mapping[str, Any], pictures: Iterable[Pixels]) -> str:
+def caution(manifest: Manifest, pictures: Iterable[Pixels]) -> str:
     """A warning for a card or a page that mini models ran on other images than scenes, or empty."""
     models = {
-        role: model["name"]
-        for role, model in sorted(manifest["models"].items())
-        if model["name"].startswith("mini-") and model["revision"] != LOCAL and role != "tokenizer"
+        role: model.name
+        for role, model in sorted(manifest.models.items())
+        if model.is_mini and role != "tokenizer"
     }
     if not (what := meaningless(models, pictures)):
         return ""

@@ -63,9 +63,9 @@ def push(
         raise UserError(f"{dataset}: an address; want the folder of a finished dataset")
     folder = Store(dataset)
     manifest = read_manifest(folder)
-    files = _files_of(Path(folder.full("")), manifest["files"])
+    files = _files_of(Path(folder.full("")), manifest.files)
     card = _card(Path(folder.full(_CARD)), licence)
-    told.begin("files", total=len(manifest["files"]), done=0, drops=False)
+    told.begin("files", total=len(manifest.files), done=0, drops=False)
     for breach in check_files(folder, manifest, told):
         raise DatasetError(f"{dataset}: not uploaded, as it is damaged: {breach}")
     own = (_CARD, MANIFEST)  # first, which says whose the rest is, and last
@@ -75,8 +75,8 @@ def push(
     with _hub_errors(where), _no_progress_bars():
         is_private = _make_repository(api, repository, private=private)
         there = _files_there(api, repository)
-        stale = _stale(where, there, files, manifest)
-        known = {name: each["sha256"] for name, each in manifest["files"].items()}
+        stale = _stale(where, there, files)
+        known = {name: each.sha256 for name, each in manifest.files.items()}
         missing = [n for n in files if not _is_there(files[n], there.get(n), known.get(n, ""))]
         if len(missing) > _FILES_A_COMMIT and MANIFEST in there:
             # no complete dataset is there until the last commit
@@ -222,9 +222,7 @@ def _is_there(file: Path | bytes, there: Any, sha256: str) -> bool:
     return there.blob_id == hashlib.sha1(b"blob %d\0" % size + data).hexdigest()
 
 
-def _stale(
-    where: str, there: dict[str, Any], files: dict[str, Any], manifest: dict[str, Any]
-) -> list[str]:
+def _stale(where: str, there: dict[str, Any], files: dict[str, Any]) -> list[str]:
     """Data files of an earlier state of the dataset, which are to go.
 
     Raises:

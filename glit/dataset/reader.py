@@ -60,8 +60,8 @@ class Dataset:
         self.image_root = image_root
         self._store = Store(self.path)
         self._images = ImageFiles(image_root or ".")
-        self.manifest: dict[str, Any] = read_manifest(self._store)
-        """The manifest; docs/data-format.md lists its keys."""
+        self.manifest = read_manifest(self._store)
+        """What the dataset tells of itself; docs/data-format.md lists its keys."""
         self.files: tuple[str, ...] = tuple(self._data_files())
         """Data files, relative to the dataset, in order."""
         self._metadata: dict[str, pq.FileMetaData] = {}
@@ -192,7 +192,7 @@ class Dataset:
     @property
     def sizes(self) -> dict[str, int]:
         """Bytes of every file, as the manifest has them."""
-        return {name: found["bytes"] for name, found in self.manifest["files"].items()}
+        return {name: found.bytes for name, found in self.manifest.files.items()}
 
     def read_range(self, name: str, start: int, end: int) -> bytes:
         """Bytes of a file of the dataset, from ``start`` up to ``end``."""
@@ -229,19 +229,19 @@ class Dataset:
             ) from error
 
     def _data_files(self) -> list[str]:
-        named = {name for name in self.manifest["files"] if name.startswith("data/")}
-        missing = sorted(named - {f"data/{name}" for name in self._store.names("data")})
+        named = self.manifest.data_files
+        missing = sorted(named.keys() - {f"data/{name}" for name in self._store.names("data")})
         if missing:
             raise DatasetError(
                 f"{self.path}: {missing[0]} is in the manifest but not on disk "
                 f"({len(missing)} missing in all); run 'glit verify' and repair the dataset"
             )
-        return sorted(named)
+        return [*named]
 
     def _read_footer(self, name: str) -> pq.FileMetaData:
         try:
             with self._open(name) as file:
-                if not is_readable(file.schema_arrow, self.manifest["schema_version"]):
+                if not is_readable(file.schema_arrow, self.manifest.schema_version):
                     raise ValueError("its columns are not those of the schema")
                 check_row_groups(file.metadata)
                 return file.metadata

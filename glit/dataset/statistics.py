@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ import pyarrow.compute
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.schema import BY_HAND, CAPTIONS, has_captions, is_readable
 from glit.dataset.columns import NestedColumn
-from glit.dataset.manifest import has_regions, pairs_from_files
+from glit.dataset.manifest import Manifest, Recorded, some_from_files
 from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import check_row_groups, nulls
 from glit.errors import DatasetError, InputError, first_line
@@ -179,9 +179,7 @@ class Tally:
         for name in ("images", "regions", "pairs", "scored", "similarity"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
-    def statistics(
-        self, manifest: Mapping[str, Any] | None = None, *, tokenizer: str = ""
-    ) -> Statistics:
+    def statistics(self, manifest: Recorded | None = None, *, tokenizer: str = "") -> Statistics:
         """The figures.
 
         Args:
@@ -190,9 +188,9 @@ class Tally:
         """
         captions = self.words.total()
         per_image = {}
-        if manifest is not None and has_regions(manifest):
+        if manifest is not None and manifest.recipe.has_regions:
             per_image = {"regions": self.regions / self.images, "pairs": self.pairs / self.images}
-            if self.scored and not _some_from_files(manifest):
+            if self.scored and not some_from_files(manifest):
                 per_image["similarity"] = math.fsum(self.similarity) / self.scored
         beyond = {
             window: sum(n for tokens, n in self.tokens.items() if tokens + 2 > window) / captions
@@ -217,7 +215,7 @@ class Tally:
 
 def dataset_statistics(
     store: Store,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     tokenizer: tuple[str, TextTokenizer] | None = None,
     *,
     report: Callable[[int], None] = lambda _: None,
@@ -235,7 +233,7 @@ def dataset_statistics(
         InputError: the dataset has no rows.
     """
     counting = None if tokenizer is None else tokenizer[1]
-    version, found = manifest["schema_version"], Tally()
+    version, found = manifest.schema_version, Tally()
 
     def count(name: str) -> Tally:
         own = Tally()
@@ -249,15 +247,14 @@ def dataset_statistics(
             ) from error
         return own
 
-    names = sorted(name for name in manifest["files"] if name.startswith("data/"))
     threads = min(8, os.cpu_count() or 1)
     with ThreadPoolExecutor(threads) as pool:
-        for own in map_ahead(pool, count, names, most=2 * threads):
+        for own in map_ahead(pool, count, manifest.data_files, most=2 * threads):
             found.merge(own)
             report(own.images)
     if not found.images:
         raise InputError(f"{store.root}: the dataset has no samples; build it from more images")
-    name = manifest["tokenizer"]["name"] if tokenizer is None else tokenizer[0]
+    name = manifest.tokenizer.name if tokenizer is None else tokenizer[0]
     return found.statistics(manifest, tokenizer=name)
 
 
@@ -270,7 +267,7 @@ def narrowed_statistics(dataset: Dataset) -> Statistics:
     found, columns = Tally(), _columns(dataset.schema)
     for number in range(len(dataset.places)):
         found.rows(dataset.table(columns, row_group=number), None)
-    return found.statistics(dataset.manifest, tokenizer=dataset.manifest["tokenizer"]["name"])
+    return found.statistics(dataset.manifest, tokenizer=dataset.manifest.tokenizer.name)
 
 
 def _tables(store: Store, name: str, version: int) -> Iterator[pa.Table]:
@@ -303,13 +300,6 @@ def _columns(schema: pa.Schema) -> list[str]:
     by_hand = "by_hand" in schema.names and schema.field("by_hand").type == pa.list_(BY_HAND)
     ours = {CAPTIONS[0]: has_captions(schema), "by_hand": by_hand}
     return [name for name in _LEAVES if ours.get(name, True)]
-
-
-def _some_from_files(manifest: Mapping[str, Any]) -> bool:
-    """Whether files named some of the pairs, those of a merged part included."""
-    if parts := manifest.get("merged"):
-        return any(map(_some_from_files, parts))
-    return pairs_from_files(manifest["recipe"])
 
 
 def _num_words(texts: Any) -> list[int]:

@@ -50,17 +50,17 @@ def sentence_breaches(caption: str, sentences: list[dict[str, Any]], context: in
             yield f"sentence {index}: in_window is wrong"
 
 
-def breaches_alone(row: dict[str, Any], tokenizer: dict[str, Any]) -> Iterator[str]:
+def breaches_alone(row: dict[str, Any], context: int) -> Iterator[str]:
     """What is wrong with a row of captions alone.
 
     Args:
         row: of a data file, as plain values, without regions.
-        tokenizer: the manifest's.
+        context: text window, tokens.
     """
     if not row["sentences"]:
         yield "no sentence, at least one is due"
         return
-    yield from sentence_breaches(row["caption"], row["sentences"], tokenizer["context"])
+    yield from sentence_breaches(row["caption"], row["sentences"], context)
     yield from caption_breaches(row)
     of_regions = ("pairs", "similarity", "image_similarity", "phrase_similarity", "agreement")
     if found := [name for name in of_regions if row[name]]:

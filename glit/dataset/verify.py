@@ -37,17 +37,18 @@ from glit.dataset.by_hand import by_hand_of, with_by_hand
 from glit.dataset.duplicate_samples import Repeats
 from glit.dataset.local_pairs import count_without_pair
 from glit.dataset.manifest import (
-    Counts,
+    Manifest,
     describe_file,
     may_lack_regions,
-    pairings_of,
     read_manifest,
     sum_without_pair,
 )
+from glit.dataset.recorded_rules import pairings_of
 from glit.dataset.row_checks import check_row_groups, row_faults
 from glit.dataset.text_checks import breaches_alone, caption_breaches, sentence_breaches
 from glit.errors import DatasetError, MissingPluginError, RecipeError, first_line
 from glit.images import ImageError, decode, pixel_limit
+from glit.plain import as_plain
 from glit.recipes.plugins import missing
 from glit.rules.pairing import Pairing
 from glit.runtime.progress import StageProgress, null_progress
@@ -80,7 +81,7 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
     dataset = Store(output)
     manifest = read_manifest(dataset)
     yield from _check_balance(manifest)
-    told.begin("files", total=len(manifest["files"]), done=0, drops=False)
+    told.begin("files", total=len(manifest.files), done=0, drops=False)
     yield from check_files(dataset, manifest, told)
     yield from _check_left_out(dataset, manifest)
     yield from _check_settings(dataset, manifest)
@@ -92,10 +93,10 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
     except DatasetError as error:
         yield str(error)
         return
-    told.begin("rows", total=manifest["counts"]["shipped"], done=0, drops=False)
+    told.begin("rows", total=manifest.counts.shipped, done=0, drops=False)
     with contextlib.closing(Repeats()) as repeats:
-        for name in sorted(manifest["files"]):
-            if name.startswith("data/") and dataset.exists(name):
+        for name in manifest.data_files:
+            if dataset.exists(name):
                 with dataset.local_copy(name) as path:
                     found = _check_data_file(name, path, manifest, pairings, repeats, told)
                     yield from _as_far_as_it_goes(name, found)
@@ -111,69 +112,66 @@ def _as_far_as_it_goes(name: str, breaches: Iterator[str]) -> Iterator[str]:
         yield f"{name}: cannot be read to its end ({first_line(error)})"
 
 
-def _check_balance(manifest: dict[str, Any]) -> Iterator[str]:
-    counts = manifest["counts"]
-    try:
-        Counts(**counts)
-    except DatasetError as error:
-        yield f"manifest.json: {error}"
-    if sum(counts["drops"].values()) != counts["dropped"]:
+def _check_balance(manifest: Manifest) -> Iterator[str]:
+    counts = manifest.counts
+    if counts.breach:
+        yield f"manifest.json: {counts.breach}"
+    if sum(counts.drops.values()) != counts.dropped:
         yield "manifest.json: drops by reason do not add up to the number dropped"
-    rows = sum(f["rows"] for name, f in manifest["files"].items() if name.startswith("data/"))
-    if sum_without_pair(manifest["files"]) != counts.get("without_pair", 0):
+    rows = sum(file.rows for file in manifest.data_files.values())
+    if sum_without_pair(manifest.files) != (counts.without_pair or 0):
         yield "manifest.json: samples without a pair do not add up to the number of all files"
-    if rows != counts["shipped"]:
-        yield f"manifest.json: {counts['shipped']} shipped, but its data files hold {rows} rows"
+    if rows != counts.shipped:
+        yield f"manifest.json: {counts.shipped} shipped, but its data files hold {rows} rows"
     yield from _check_additions(manifest)
 
 
-def _check_additions(manifest: dict[str, Any]) -> Iterator[str]:
+def _check_additions(manifest: Manifest) -> Iterator[str]:
     """Of every addition the balance, and its rows in the files that are named after it."""
     rows: Counter[int | None] = Counter()
-    for name, found in manifest["files"].items():
-        rows[series_of_file(name)] += found["rows"]
-    additions = manifest.get("additions", [])
-    for number, each in enumerate(additions, start=1):
-        if each["ingested"] != each["shipped"] + each["dropped"] + each["duplicates"]:
+    for name, found in manifest.files.items():
+        rows[series_of_file(name)] += found.rows
+    for number, each in enumerate(manifest.additions, start=1):
+        if not each.holds:
             yield f"manifest.json: the balance of addition {number} does not hold"
-        if rows[number] != each["shipped"]:
+        if rows[number] != each.shipped:
             yield (
-                f"manifest.json: addition {number} shipped {each['shipped']}, but its data files "
+                f"manifest.json: addition {number} shipped {each.shipped}, but its data files "
                 f"hold {rows[number]} rows"
             )
-    unknown = max((number or 0 for number in rows), default=0) - len(additions)
+    unknown = max((number or 0 for number in rows), default=0) - len(manifest.additions)
     if unknown > 0:
         yield f"manifest.json: data files of {unknown} additions that it does not tell of"
 
 
-def check_files(dataset: Store, manifest: dict[str, Any], told: StageProgress) -> Iterator[str]:
+def check_files(dataset: Store, manifest: Manifest, told: StageProgress) -> Iterator[str]:
     """Yield a line for each file that is missing, is not in the manifest, or has other bytes."""
     on_disk = {f"data/{name}" for name in dataset.names("data")}
-    for name in sorted(on_disk - set(manifest["files"])):
+    for name in sorted(on_disk - manifest.files.keys()):
         yield f"{name}: not in the manifest"
-    for name, wanted in sorted(manifest["files"].items()):
+    for name, wanted in sorted(manifest.files.items()):
         if not dataset.exists(name):
             yield f"{name}: missing"
             continue
         try:
             with dataset.local_copy(name) as path:
-                found = describe_file(path, wanted["rows"])
+                found = describe_file(path, wanted.rows)
         except OSError as error:
             yield f"{name}: cannot be read ({first_line(error)})"
             continue
         told.advance(1)
-        if found["bytes"] != wanted["bytes"]:
-            yield f"{name}: {found['bytes']} bytes, the manifest says {wanted['bytes']}"
-        elif found["sha256"] != wanted["sha256"]:
+        if found.bytes != wanted.bytes:
+            yield f"{name}: {found.bytes} bytes, the manifest says {wanted.bytes}"
+        elif found.sha256 != wanted.sha256:
             yield f"{name}: its SHA-256 is not the manifest's; the file was changed or damaged"
-        if found["bytes"] > _MAX_FILE_BYTES:
-            yield f"{name}: {found['bytes']} bytes, files stay under {_MAX_FILE_BYTES}"
+        if found.bytes > _MAX_FILE_BYTES:
+            yield f"{name}: {found.bytes} bytes, files stay under {_MAX_FILE_BYTES}"
 
 
-def _check_left_out(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
-    for name, key, schemas in (
-        ("drops.parquet", "dropped", [DROPS_SCHEMA]),
-        ("duplicates.parquet", "duplicates", [DUPLICATES_SCHEMA, WITH_DISTANCE]),
+def _check_left_out(dataset: Store, manifest: Manifest) -> Iterator[str]:
+    for name, number, schemas in (
+        ("drops.parquet", manifest.counts.dropped, [DROPS_SCHEMA]),
+        ("duplicates.parquet", manifest.counts.duplicates, [DUPLICATES_SCHEMA, WITH_DISTANCE]),
     ):
         if not dataset.exists(name):
             continue  # reported as missing already
@@ -186,15 +184,15 @@ def _check_left_out(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
         if table.schema.remove_metadata() not in schemas:
             yield f"{name}: its columns are not those of the schema"
             continue
-        if table.num_rows != manifest["counts"][key]:
-            yield f"{name}: {table.num_rows} rows, the manifest says {manifest['counts'][key]}"
-        if key == "dropped":
+        if table.num_rows != number:
+            yield f"{name}: {table.num_rows} rows, the manifest says {number}"
+        if name == "drops.parquet":
             unknown = sorted(set(map(str, table["reason"].to_pylist())) - set(all_reasons()))
-            if unknown and not missing(manifest["recipe"].get("plugins", ())):
+            if unknown and not missing(manifest.recipe.plugins):
                 yield f"{name}: unknown reasons {', '.join(unknown)}"
 
 
-def _check_settings(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
+def _check_settings(dataset: Store, manifest: Manifest) -> Iterator[str]:
     """Compare the manifest's recipe with that of the build, if the work folder is there.
 
     Earlier versions wrote the settings of a retry into the recipe, as if all samples had been made
@@ -204,10 +202,11 @@ def _check_settings(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
         built = json.loads(dataset.read("work/state.json"))["recipe"]
     except (OSError, ValueError, KeyError, TypeError):
         return
-    for each in manifest.get("retries", ()):
-        for table, settings in each.get("settings", {}).items():
+    for each in manifest.retries:
+        for table, settings in each.settings.items():
             for key in settings:
-                said, was = (found.get(table, {}).get(key) for found in (manifest["recipe"], built))
+                said = manifest.recipe.table(table).get(key)
+                was = built.get(table, {}).get(key)
                 if said != was:
                     yield (
                         f"manifest.json: [{table}] {key} = {said!r} is the setting of a retry, but "
@@ -218,7 +217,7 @@ def _check_settings(dataset: Store, manifest: dict[str, Any]) -> Iterator[str]:
 def _check_data_file(
     name: str,
     path: Path,
-    manifest: dict[str, Any],
+    manifest: Manifest,
     pairings: list[Pairing] | None,
     repeats: Repeats,
     told: StageProgress,
@@ -231,21 +230,19 @@ def _check_data_file(
     schema = file.schema_arrow
     further = {name: hf_feature(kind) for name, kind in further_columns(schema)}
     standard = pa.schema([field for field in schema if field.name not in further])
-    columns_are_right = standard.equals(dataset_columns(manifest["schema_version"]))
-    if not columns_are_right or further != manifest.get("columns", {}):
+    columns_are_right = standard.equals(dataset_columns(manifest.schema_version))
+    if not columns_are_right or further != manifest.columns:
         yield f"{name}: its columns are not those of the schema"
         return
     metadata = schema.metadata or {}
     for key in (META_SCHEMA_VERSION, META_TOKENIZER, META_HUGGINGFACE):
         if key not in metadata:
             yield f"{name}: the metadata {key.decode()} is missing"
-    if (
-        metadata.get(META_TOKENIZER)
-        and json.loads(metadata[META_TOKENIZER]) != (manifest["tokenizer"])
-    ):
+    tokenizer = as_plain(manifest.tokenizer)
+    if metadata.get(META_TOKENIZER) and json.loads(metadata[META_TOKENIZER]) != tokenizer:
         yield f"{name}: its tokenizer is not the manifest's"
     check_row_groups(file.metadata)
-    said = manifest["files"][name].get("without_pair")
+    said = manifest.files[name].without_pair
     if said is not None and said != count_without_pair(path):
         yield f"{name}: the number of its samples without a pair is not the manifest's"
     for index in range(file.num_row_groups):
@@ -261,7 +258,7 @@ def _check_data_file(
 def _check_table(
     name: str,
     table: pa.Table,
-    manifest: dict[str, Any],
+    manifest: Manifest,
     pairings: list[Pairing] | None,
     repeats: Repeats,
 ) -> Iterator[str]:
@@ -278,10 +275,10 @@ def _check_table(
 def _check_rows(
     name: str,
     found: list[dict[str, Any]],
-    manifest: dict[str, Any],
+    manifest: Manifest,
     pairings: list[Pairing] | None,
 ) -> Iterator[str]:
-    own_bytes = not manifest["recipe"].get("pack", {}).get("max_side")  # else encoded anew
+    own_bytes = not manifest.recipe.table("pack").get("max_side")  # else encoded anew
     limit = _max_pixels(manifest)
     with ThreadPoolExecutor(2) as pool:
         sizes = list(pool.map(partial(_image_size, max_pixels=limit), found))
@@ -294,9 +291,9 @@ def _check_rows(
         elif size is not None and size != (row["width"], row["height"]):
             yield f"{where}: {size} pixels, the row says {(row['width'], row['height'])}"
         if not row["regions"] and may_lack_regions(manifest):
-            breaches = breaches_alone(row, manifest["tokenizer"])
+            breaches = breaches_alone(row, manifest.tokenizer.context)
         else:
-            breaches = row_breaches(row, manifest["tokenizer"], pairings)
+            breaches = row_breaches(row, manifest.tokenizer.context, pairings)
         yield from (f"{where}: {breach}" for breach in breaches)
 
 
@@ -304,11 +301,11 @@ def _is_own(row: dict[str, Any]) -> bool:
     return hashlib.sha256(row["image"]["bytes"]).hexdigest() == row["sample_id"]
 
 
-def _max_pixels(manifest: dict[str, Any]) -> int:
+def _max_pixels(manifest: Manifest) -> int:
     """The build's limit, or that of a retry which raised it, if it is lower than this reader's."""
-    retried = [each.get("settings", {}) for each in manifest.get("retries", ())]
-    tables = [manifest["recipe"].get("ingest", {}), *(each.get("ingest", {}) for each in retried)]
-    found = [value for table in tables if type(value := table.get("max_pixels")) is int]
+    tables = [manifest.recipe.tables, *(each.settings for each in manifest.retries)]
+    found = [each.get("ingest", {}).get("max_pixels") for each in tables]
+    found = [value for value in found if type(value) is int]
     return min(pixel_limit(), max(found, default=pixel_limit()))
 
 
@@ -324,13 +321,13 @@ def _image_size(row: dict[str, Any], *, max_pixels: int) -> tuple[int, int] | st
 
 
 def row_breaches(
-    row: dict[str, Any], tokenizer: dict[str, Any], pairings: list[Pairing] | None
+    row: dict[str, Any], context: int, pairings: list[Pairing] | None
 ) -> Iterator[str]:
     """What is wrong with the text, the boxes and the pairs of one row.
 
     Args:
         row: of a data file, as plain values.
-        tokenizer: the manifest's.
+        context: text window, tokens.
         pairings: those that the manifest names; pairs must be what one makes of the scores. None
             where their rule is not here, so that pairs are not checked.
     """
@@ -341,7 +338,7 @@ def row_breaches(
     if not (sentences and regions):
         yield f"{len(sentences)} sentences and {len(regions)} regions, at least one of each is due"
         return
-    yield from sentence_breaches(row["caption"], sentences, tokenizer["context"])
+    yield from sentence_breaches(row["caption"], sentences, context)
     yield from caption_breaches(row)
     width, height = row["width"], row["height"]
     slack = 1e-3 * max(width, height)

@@ -73,8 +73,8 @@ def main(images: str, output: str, recipe: str, settings: list[str]) -> dict[str
     return {
         "loading_s": clock.loading_s,
         "work_s": clock.work_s,
-        "ingested": manifest["counts"]["ingested"],
-        "shipped": manifest["counts"]["shipped"],
+        "ingested": manifest.counts.ingested,
+        "shipped": manifest.counts.shipped,
     }
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from glit.errors import RecipeError
-from glit.recipes.config import Choice
+from glit.plain import limited
+from glit.recipes.config import Choice, Table, require_value
 
 if TYPE_CHECKING:
     from glit.evaluation.scorers.protocol import Scorer
@@ -26,10 +27,12 @@ def _scorers() -> Mapping[str, type[Scorer]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EncodeConfig:
+class EncodeConfig(Table):
     """How images and texts are read and encoded."""
 
-    context: int = 248
+    table: ClassVar[str] = "evaluate"
+
+    context: int = limited(248, least=1)
     """Text window in tokens; shorter windows are stretched to it (Long-CLIP's rule)."""
 
     image_fit: FitChoice = "model"
@@ -45,17 +48,17 @@ class EncodeConfig:
     ``caption``; ``short`` or another kind takes the captions of that kind; ``all`` takes every
     caption, each a query of its own, and an image finds any of its own."""
 
-    limit: int = 0
+    limit: int = limited(0, least=0)
     """Use only the first images; 0 is all."""
 
     image_root: str = ""
     """The folder that the dataset was built from; needed only if the dataset stores images by
     path."""
 
-    batch_size: int = 64
+    batch_size: int = limited(64, least=1)
     """Images, or rows of texts, per encoder batch."""
 
-    num_workers: int = -1
+    num_workers: int = limited(-1, least=-1)
     """Threads that read and decode images; -1 starts one per usable core; 0 decodes in the
     measuring thread."""
 
@@ -78,13 +81,13 @@ class EvaluateConfig(EncodeConfig):
 
     choice: ClassVar[Choice] = Choice(key="scorer", options=_scorers)
 
-    recall_at: tuple[int, ...] = (1, 5, 10, 15, 25, 50)
+    recall_at: tuple[int, ...] = limited((1, 5, 10, 15, 25, 50), least=1)
     """The values of K for Recall@K."""
 
-    precision_at: int = 10
+    precision_at: int = limited(10, least=1)
     """The value of K for mAP@K in ``joint-map``."""
 
-    localize_at: tuple[int, ...] = (1, 5, 10, 15)
+    localize_at: tuple[int, ...] = limited((1, 5, 10, 15), least=1)
     """``localize``: a hit has one of this many best patches inside the region."""
 
     localize_pairs: PairChoice = "best"
@@ -100,7 +103,7 @@ class EvaluateConfig(EncodeConfig):
     for models whose patches were never trained. Runs of ``fg-clip`` and ``beta-clip``, which train
     such patches, are always measured by them."""
 
-    quality_samples: int = 1000
+    quality_samples: int = limited(1000, least=0)
     """``caption-quality``: number of random pairs, as in Table I; 0 takes all."""
 
     templates: str = "openai-80"
@@ -111,38 +114,16 @@ class EvaluateConfig(EncodeConfig):
     """``classify``: a JSON file that maps folders to class names. Default: ``classes.json`` in the
     folder, else the folders' names."""
 
-    chunk_size: int = 4096
+    chunk_size: int = limited(4096, least=1)
     """Side of the similarity blocks; memory grows with its square, and results do not depend on
     it."""
 
     seed: int = 0
     """Seed for drawing samples and false sentences."""
 
-    def __post_init__(self) -> None:
-        for name, kind in (
-            ("image_fit", FitChoice),
-            ("localize_pairs", PairChoice),
-            ("box_features", BoxChoice),
-            ("splitter", Splitter),
-            ("device", DeviceChoice),
-        ):
-            allowed = get_args(kind)
-            if getattr(self, name) not in allowed:
-                raise RecipeError(
-                    f"evaluate.{name} = {getattr(self, name)!r}: wanted one of {', '.join(allowed)}"
-                )
-        for name in ("context", "precision_at", "batch_size", "chunk_size"):
-            if getattr(self, name) < 1:
-                raise RecipeError(f"evaluate.{name} = {getattr(self, name)}: wanted 1 or more")
-        for name, least in (("limit", 0), ("quality_samples", 0), ("num_workers", -1)):
-            if getattr(self, name) < least:
-                raise RecipeError(
-                    f"evaluate.{name} = {getattr(self, name)}: wanted {least} or more"
-                )
+    def check(self) -> None:
         for name in ("recall_at", "localize_at"):
-            values = getattr(self, name)
-            if not values or min(values) < 1:
-                raise RecipeError(f"evaluate.{name} = {values}: wanted numbers of 1 or more")
+            require_value(bool(getattr(self, name)), f"[evaluate] {name}: wants a number or more")
 
     def make_scorer(self) -> Scorer:
         """The scorer with its keys.

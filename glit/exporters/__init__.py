@@ -7,6 +7,7 @@ number of rows written since its last call. It iterates row by row, so memory us
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,36 +32,48 @@ if TYPE_CHECKING:
 Report = Callable[[int], None]
 Exporter = Callable[["Dataset", Path, Report], None]
 
-EXPORTERS: dict[str, Exporter] = {
-    "coco": export_coco,
-    "fiftyone": export_fiftyone,
-    "goal": export_goal,
-    "grit": export_grit,
-    "hf": export_hf,
-    "lance": export_lance,
-    "mdetr": export_mdetr,
-    "odvg": export_odvg,
-    "webdataset": export_webdataset,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportFormat:
+    """A format that datasets are written in."""
+
+    write: Callable[..., None]
+    """An :data:`Exporter`; it has a keyword ``embeddings`` if ``takes_embeddings``."""
+    read_by: str = ""
+    """The libraries or the call that read it."""
+    needs_regions: bool = False
+    """Whether it is of boxes alone; a dataset of captions alone is refused."""
+    has_all_columns: bool = False
+    """Whether it copies the dataset's own columns, and so all regions and pictures."""
+    takes_embeddings: bool = False
+    """Whether image embeddings may go in beside."""
+
+
+EXPORTERS: dict[str, ExportFormat] = {
+    "coco": ExportFormat(write=export_coco, read_by="pycocotools"),
+    "fiftyone": ExportFormat(
+        write=export_fiftyone,
+        read_by="fo.Dataset.from_dir(…, dataset_type=fo.types.FiftyOneDataset)",
+    ),
+    "goal": ExportFormat(
+        write=export_goal, read_by="the published trainer of GOAL", needs_regions=True
+    ),
+    "grit": ExportFormat(
+        write=export_grit, read_by="Parquet readers, Kosmos-2's loaders", needs_regions=True
+    ),
+    "hf": ExportFormat(write=export_hf, read_by="datasets.load_dataset"),
+    "lance": ExportFormat(
+        write=export_lance, read_by="lance", has_all_columns=True, takes_embeddings=True
+    ),
+    "mdetr": ExportFormat(
+        write=export_mdetr, read_by="pycocotools, MDETR's loaders", needs_regions=True
+    ),
+    "odvg": ExportFormat(
+        write=export_odvg, read_by="MM-Grounding-DINO, LLMDet", needs_regions=True
+    ),
+    "webdataset": ExportFormat(write=export_webdataset, read_by="webdataset"),
 }
 """By the name that ``glit export --to`` takes."""
-READ_BY: dict[str, str] = {
-    "coco": "pycocotools",
-    "fiftyone": "fo.Dataset.from_dir(…, dataset_type=fo.types.FiftyOneDataset)",
-    "goal": "the published trainer of GOAL",
-    "grit": "Parquet readers, Kosmos-2's loaders",
-    "hf": "datasets.load_dataset",
-    "lance": "lance",
-    "mdetr": "pycocotools, MDETR's loaders",
-    "odvg": "MM-Grounding-DINO, LLMDet",
-    "webdataset": "webdataset",
-}
-"""The libraries and calls that read each format."""
-WHOLE_TABLES = ("lance",)
-"""Those that copy the dataset's own columns, and so all its regions."""
-OF_REGIONS = ("goal", "grit", "mdetr", "odvg")
-"""Formats of boxes; datasets of captions alone are written in the others."""
-EMBEDDING: dict[str, Callable[..., None]] = {"lance": export_lance}
-"""Those that take ``embeddings`` as well."""
 
 
 def export(
@@ -79,10 +92,10 @@ def export(
         dataset: a finished one.
         to: a key of :data:`EXPORTERS`.
         output: a folder that does not exist yet; it appears when everything is written.
-        embeddings: the CLIP whose image embeddings go in beside; of :data:`EMBEDDING` alone.
-        grid: False leaves out the regions of the grid; not for :data:`WHOLE_TABLES`.
+        embeddings: the CLIP whose image embeddings go in beside, if the format takes them.
+        grid: False leaves out the regions of the grid; not for formats with all columns.
         reencode: write pictures that are not JPEG, PNG or WebP as PNG; without it a warning says
-            how many of them the format's readers may not take. Not for :data:`WHOLE_TABLES`.
+            how many of them the format's readers may not take. Not for formats with all columns.
         report: called with so many more rows that are written.
 
     Raises:
@@ -92,22 +105,21 @@ def export(
     """
     if to not in EXPORTERS:
         raise InputError(f"--to {to}: no such format; {closest(to, EXPORTERS)}")
-    if embeddings and to not in EMBEDDING:
-        raise InputError(f"--embeddings: --to {to} has no place for them; want --to lance")
+    kind = EXPORTERS[to]
+    if embeddings and not kind.takes_embeddings:
+        able = " or ".join(name for name, each in EXPORTERS.items() if each.takes_embeddings)
+        raise InputError(f"--embeddings: --to {to} has no place for them; want --to {able}")
+    for option, given in (("--no-grid", not grid), ("--reencode", reencode)):
+        if given and kind.has_all_columns:
+            raise InputError(f"{option}: --to {to} has all columns of the dataset; want another")
     if not grid:
-        if to in WHOLE_TABLES:
-            raise InputError(f"--no-grid: --to {to} has all columns of the dataset; want another")
         dataset = WithoutGrid(dataset)
-    if reencode and to in WHOLE_TABLES:
-        raise InputError(f"--reencode: --to {to} has all columns of the dataset; want another")
-    if to not in WHOLE_TABLES:
+    if not kind.has_all_columns:
         dataset = CommonPictures(dataset, reencode=reencode)
-    if to in OF_REGIONS:
+    if kind.needs_regions:
         require_regions(dataset.manifest, dataset.path, wanted_by=f"--to {to} writes")
     with new_folder(output) as partial:
-        if embeddings:
-            EMBEDDING[to](dataset, partial, report, embeddings=embeddings)
-        else:
-            EXPORTERS[to](dataset, partial, report)
+        further = {"embeddings": embeddings} if embeddings else {}
+        kind.write(dataset, partial, report, **further)
     if isinstance(dataset, CommonPictures):
         dataset.warn(to)

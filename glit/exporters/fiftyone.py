@@ -23,6 +23,7 @@ from glit.data.schema import has_captions
 from glit.exporters.coco import NO_LABEL
 from glit.exporters.json_file import JsonFile
 from glit.exporters.parts import local_of, several_of, write_picture, xywh
+from glit.plain import as_plain
 
 if TYPE_CHECKING:
     from glit.data.records import Region
@@ -127,7 +128,8 @@ def _id(key: str) -> dict[str, str]:
 
 
 def _description(dataset: Dataset) -> dict[str, Any]:
-    number = _id(json.dumps(dataset.manifest["fingerprints"], sort_keys=True))
+    manifest = dataset.manifest
+    number = _id(json.dumps(dict(manifest.fingerprints), sort_keys=True))
     several = has_captions(dataset.schema)
     image = {"size_bytes": "Int", "mime_type": "String", "width": "Int", "height": "Int",
              "num_channels": "Int"}  # fmt: skip
@@ -139,12 +141,12 @@ def _description(dataset: Dataset) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "_id": number,
-        "name": f"glit-{dataset.manifest['recipe']['name']}",
+        "name": f"glit-{manifest.recipe.name}",
         "version": _LAYOUT,
         "created_at": _DATE,
         "last_modified_at": _DATE,
         "media_type": "image",
-        "info": {"recipe": dataset.manifest["recipe"], "models": dataset.manifest["models"]},
+        "info": {"recipe": as_plain(manifest.recipe), "models": as_plain(manifest.models)},
         "sample_fields": [
             *(_field(name, kind) for name, kind in plain.items()),
             _embedded("metadata", "fiftyone.core.metadata.ImageMetadata", image),

@@ -14,6 +14,7 @@ from glit.dataset.card import (
     size_category,
     yaml_features,
 )
+from glit.dataset.manifest import Manifest
 from glit.dataset.mini_models import dataset_caution
 
 if TYPE_CHECKING:
@@ -109,13 +110,13 @@ for pair in row["pairs"]:
 
 ## How it was made
 
-By glit {manifest["glit_version"]} with the recipe `{manifest["recipe"]["name"]}`.
+By glit {manifest.glit_version} with the recipe `{manifest.recipe.name}`.
 
 | what | how | model | revision | licence |
 |---|---|---|---|---|
 {_steps(manifest)}
 
-{balance(manifest["counts"], here=len(dataset))}
+{balance(manifest.counts, here=len(dataset))}
 
 ## What to know before use
 
@@ -123,7 +124,7 @@ By glit {manifest["glit_version"]} with the recipe `{manifest["recipe"]["name"]}
 """
 
 
-def _steps(manifest: dict[str, Any]) -> str:
+def _steps(manifest: Manifest) -> str:
     from glit.view.story import story
 
     rows = []

@@ -17,6 +17,7 @@ from glit.data.geometry import iou
 from glit.data.rows import pair_row, region_row
 from glit.dataset.by_hand import by_hand_of
 from glit.dataset.reader import Dataset
+from glit.dataset.recorded_rules import scores_of
 from glit.dataset.row import Row
 from glit.errors import InputError, RecipeError
 from glit.label.precision import Judged, Precision, precision
@@ -34,7 +35,7 @@ from glit.rules.evidence import (
 )
 from glit.rules.logistic import Logistic, fit
 from glit.rules.metrics import average_precision, calibration_error, removed_at
-from glit.stages.pair import PairConfig, identity_of_scores
+from glit.stages.pair import PairConfig
 
 FEWEST = 20
 """Judged pairs below which nothing is fitted."""
@@ -99,10 +100,9 @@ def calibrate(
     names = [*PAIR_EVIDENCE, *({AGREEMENT} & set(judged[0].pair))]
     pair, quality = _fitted([c.pair for c in judged], [bool(c.right) for c in judged], names)
     support, of_sentences = _support(cases)
-    manifest = dataset.manifest
     calibration = Calibration(
         rule=config.rule_table(),
-        scores=identity_of_scores(manifest["models"], manifest["recipe"]["score"]),
+        scores=scores_of(dataset.manifest),
         pair=pair,
         support=support,
         fitted_on={"pairs": quality.cases, "right": quality.right, "where": "verdicts of a person"},

@@ -7,9 +7,10 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from glit.errors import InputError, cut
+from glit.plain import from_plain, limited
 
 _LONGEST_LINE = 1 << 16
 _OPENING = '{"sample_id"'
@@ -27,9 +28,9 @@ class Labelled:
     """A pair and its verdict."""
 
     sample_id: str
-    sentence: int
+    sentence: int = limited(least=0, below=1 << 31)
     """Index into the sample's sentences."""
-    region: int
+    region: int = limited(least=0, below=1 << 31)
     """Index into the sample's regions: the one that was shown."""
     verdict: Verdict
 
@@ -116,14 +117,6 @@ def _is_verdict(line: str) -> bool:
 
 def _parsed(line: str, where: str) -> Labelled:
     try:
-        values: dict[str, Any] = json.loads(line)
-        found = Labelled(**values)
-        numbers = (found.sentence, found.region)
-    except (ValueError, TypeError, RecursionError) as error:
+        return from_plain(Labelled, json.loads(line))
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not a verdict on a pair ({cut(str(error))})") from error
-    texts = isinstance(found.sample_id, str) and isinstance(found.verdict, str)
-    if not texts or found.verdict not in VERDICTS:
-        raise InputError(f"{where}: want a sample_id and a verdict of {', '.join(VERDICTS)}")
-    if not all(type(n) is int and 0 <= n < 1 << 31 for n in numbers):
-        raise InputError(f"{where}: want a verdict of {', '.join(VERDICTS)} on two numbers")
-    return found

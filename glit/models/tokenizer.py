@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from glit.errors import WeightsError
 from glit.models.pretrained import as_weights_error
 from glit.recipes.extras import require
-from glit.recipes.resources import mini_model
+from glit.recipes.resources import is_mini_folder
 
 _LEGACY_END = 2
 
@@ -31,7 +31,7 @@ class SpanTokenizer(Protocol):
 
 def open_span_tokenizer(path: Path) -> SpanTokenizer:
     """The tokenizer of a model folder; that of a mini model needs no extra."""
-    return MiniTokenizer(path) if path.parent == mini_model("") else TextTokenizer(path)
+    return MiniTokenizer(path) if is_mini_folder(path) else TextTokenizer(path)
 
 
 class MiniTokenizer:

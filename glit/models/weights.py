@@ -26,7 +26,7 @@ from glit.models.files import (
     weight_files,
     weights_hash,
 )
-from glit.recipes.resources import mini_model, weights_manifest
+from glit.recipes.resources import is_mini_folder, mini_model, weights_manifest
 from glit.storage.hub import is_offline
 
 _ANSWER_S = 2.0
@@ -57,7 +57,7 @@ class Resolved:
     @property
     def is_mini(self) -> bool:
         """Whether it is one of glit's own models, which know the procedural scenes alone."""
-        return self.path.parent == mini_model("")
+        return is_mini_folder(self.path)
 
     def identity(self) -> dict[str, str]:
         """The identity for fingerprints, manifests and locks; of a path only its last part."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
-from glit.dataset.manifest import MANIFEST, read_manifest
+from glit.dataset.manifest import MANIFEST, Manifest, SeriesCounts, read_manifest
 from glit.errors import InputError, RunError, UserError
 from glit.executors.protocols import Executor
 from glit.inputs.source import Source
@@ -38,11 +37,11 @@ from glit.work.state import read_state, update_state
 class Added:
     """What came of it."""
 
-    manifest: dict[str, Any]
+    manifest: Manifest
     images: str
     """The folder that was looked at."""
-    balance: dict[str, int] | None
-    """Of the addition: ingested, shipped, dropped and duplicates; None where nothing was new."""
+    balance: SeriesCounts | None
+    """Of the addition; None where nothing was new."""
 
 
 def add(
@@ -91,7 +90,7 @@ def add(
         if len(chunks) > len(before):
             check_early(work, chunks[len(before) :], progress)
         manifest = run_and_publish(opened, chunks, appending=True)
-        balance = manifest["additions"][-1] if len(chunks) > len(before) else None
+        balance = manifest.additions[-1] if len(chunks) > len(before) else None
         return Added(manifest=manifest, images=source.root, balance=balance)
 
 
@@ -146,5 +145,5 @@ def _is_untouched(dataset: Store) -> bool:
     if not dataset.exists(MANIFEST):
         return False
     manifest = read_manifest(dataset)
-    named = {name.removeprefix("data/") for name in manifest["files"]}
+    named = {name.removeprefix("data/") for name in manifest.files}
     return is_whole(dataset, manifest) and dataset.names("data") <= named

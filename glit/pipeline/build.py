@@ -9,6 +9,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from glit.dataset.manifest import Manifest
 from glit.errors import InputError, UserError
 from glit.executors.protocols import Executor
 from glit.inputs.files import ImageFiles
@@ -29,7 +30,7 @@ from glit.work.finished import captions_anew, finished_already, refuse_others_fi
 from glit.work.folder import Work
 from glit.work.listing import Chunk, new_listing
 from glit.work.open_work import hold_work
-from glit.work.state import BuildState, Retry, known_state, write_state
+from glit.work.state import BuildState, Retry, SourceNames, known_state, write_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ class BuildRequest:
             raise UserError(f"limit {self.limit}: want 1 or more images, or None for all")
 
 
-def build(request: BuildRequest, executor: Executor, progress: StageProgress) -> dict[str, Any]:
+def build(request: BuildRequest, executor: Executor, progress: StageProgress) -> Manifest:
     """Build or finish a dataset, resumable at every chunk; its manifest.
 
     Raises:
@@ -172,7 +173,7 @@ def _state(
         regions=None if request.regions is None else absolute(request.regions),
         recipe=plan.recipe.as_dict(),
         lock=None if inputs.lock is None else inputs.lock.models,
-        source={"pattern": source.pattern, "list_file": source.list_file},
+        source=SourceNames(pattern=source.pattern, list_file=source.list_file),
         folders=plan.folders,
         num_chunks=len(chunks),
         additions=chunks[-1].series,

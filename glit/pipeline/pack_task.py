@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from glit.data.records import Sample
 from glit.data.schema import dataset_schema
-from glit.dataset.manifest import describe_data_file, describe_file
+from glit.dataset.manifest import FileEntry, describe_data_file, describe_file
 from glit.errors import RunError
 from glit.executors.protocols import Heartbeat, Resources, Tally
+from glit.plain import as_plain, from_plain
 from glit.stages.pack import DataFile, PackConfig, write_groups
 from glit.storage.store import to_json
 from glit.work.folder import Work
@@ -68,7 +69,7 @@ class PackTask:
                 ):
                     yield Heartbeat(rows=rows, drops=0)
                 described = describe_data_file(temporary, rows)
-            self.work.store.write(f"{target}.json", to_json(described))
+            self.work.store.write(f"{target}.json", to_json(as_plain(described)))
         return Tally(rows=rows)
 
     def _written(self, target: str) -> int | None:
@@ -77,14 +78,13 @@ class PackTask:
         if not (store.exists(target) and store.exists(f"{target}.json")):
             return None
         try:
-            described = json.loads(store.read(f"{target}.json"))
-            with store.local_copy(target) as path:
-                known = describe_file(path, described["rows"])
-                same = known.items() <= described.items()
-                whole = same and describe_data_file(path, described["rows"]) == described
-        except (ValueError, KeyError, TypeError, AttributeError):  # the description is damaged
+            described = from_plain(FileEntry, json.loads(store.read(f"{target}.json")))
+        except ValueError:  # the description is damaged
             return None
-        return described["rows"] if whole else None
+        with store.local_copy(target) as path:
+            same = describe_file(path, described.rows) == replace(described, without_pair=None)
+            whole = same and describe_data_file(path, described.rows) == described
+        return described.rows if whole else None
 
     def _samples(self, unit: PackUnit) -> Iterator[Sample]:
         by_index = {chunk.index: chunk for chunk in unit.chunks}
@@ -100,11 +100,11 @@ class PackTask:
         return unit.file.num_rows
 
 
-def descriptions(work: Work, folder: str, files: list[DataFile]) -> dict[str, dict[str, Any]]:
+def descriptions(work: Work, folder: str, files: list[DataFile]) -> dict[str, FileEntry]:
     """The descriptions of finished data files by name; those not written yet are absent."""
     here = work.store.names(folder)
     return {
-        file.name: json.loads(work.store.read(f"{folder}/{file.name}.json"))
+        file.name: from_plain(FileEntry, json.loads(work.store.read(f"{folder}/{file.name}.json")))
         for file in files
         if file.name in here and f"{file.name}.json" in here
     }

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -14,15 +13,21 @@ from glit.backends.matchers.clip import own_scale
 from glit.backends.user_tables import NO_ROW
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.parquet import write_parquet
-from glit.data.schema import DUPLICATES_SCHEMA
+from glit.data.schema import DUPLICATES_SCHEMA, SCHEMA_VERSION, hf_feature
 from glit.dataset.card import dataset_card
 from glit.dataset.croissant import CROISSANT, croissant
 from glit.dataset.manifest import (
     MANIFEST,
+    Counts,
+    FileEntry,
+    Manifest,
+    ModelEntry,
+    RecordedRecipe,
+    RetrySettings,
+    SeriesCounts,
+    TokenizerEntry,
     describe_file,
-    make_manifest,
     manifest_before,
-    num_series,
     sum_without_pair,
 )
 from glit.dataset.mini_models import caution
@@ -34,11 +39,13 @@ from glit.models.tokenizer import tokenizer_hash
 from glit.pipeline.moved_boxes import moved_boxes_note
 from glit.pipeline.pack_task import PackTask, PackUnit, descriptions
 from glit.pipeline.preflight import some_pictures
+from glit.plain import as_plain, from_plain
 from glit.stages.caption import CaptionStage
 from glit.stages.dedup import Duplicate
 from glit.stages.pack import DataFile
 from glit.stages.plan import Plan
-from glit.storage.store import Store, to_json
+from glit.storage.store import Store
+from glit.version import __version__
 from glit.work.folder import BEFORE, Work
 from glit.work.ledger import (
     Ledger,
@@ -68,7 +75,7 @@ def publish(
     duplicates: list[Duplicate],
     *,
     appending: bool = False,
-) -> dict[str, Any]:
+) -> Manifest:
     """Pack the finished samples and put the dataset in place, the manifest last.
 
     Data files of a series of which the same samples were shipped before stay as they are. While all
@@ -84,7 +91,7 @@ def publish(
         RunError: nothing was left to ship, the disk is full, or what the dataset has would change
             when it must not.
     """
-    dataset, work, state = opened.dataset, opened.work, read_state(opened.work.store)
+    dataset, work = opened.dataset, opened.work
     ledger = make_ledger(opened, chunks)
     series = count_series(work, chunks, ledger, duplicates)
     counts = sum_series(series, ledger)
@@ -99,7 +106,7 @@ def publish(
     files = cut_series(work, chunks, ledger)
     before = manifest_before(dataset)
     same = same_series(work, ledger, before)
-    if appending and before is not None and len(same) < num_series(before):
+    if appending and before is not None and len(same) < before.num_series:
         raise RunError(
             f"{dataset.root}: tables in its work folder are no longer those that it was made of (a "
             "retry was stopped, or some were lost and their images changed); run glit retry, which "
@@ -112,48 +119,64 @@ def publish(
     described = _pack(opened, folder, todo, chunks, tokenizer)
     opened.still_held()
     with disk_errors(dataset.root):
-        if before is None or _data_files(before) - kept.keys():
+        if before is None or before.data_files.keys() - {f"data/{name}" for name in kept}:
             dataset.remove(MANIFEST)  # from here on the folder is an unfinished dataset
         _put_in_place(dataset, folder, described, kept)
         data = {file.name: (kept | described)[file.name] for file in files}
         listed = {f"data/{name}": value for name, value in data.items()}
         listed |= write_left_out(dataset, ledger.drops, duplicates)
-        plan = opened.built or work.plan  # what a retry set is told beside it
-        manifest = make_manifest(
-            recipe=plan.recipe.as_dict(),
-            fingerprints=dict(plan.fingerprints),
-            models={role: model.described() for role, model in plan.models.items()},
-            logit_scale=own_scale(plan.models.get("matcher")),
-            precision=_precisions(plan),
-            tokenizer=tokenizer,
-            counts=dataclasses.replace(counts, without_pair=sum_without_pair(data)),
-            files=listed,
-            calibration=None if (used := plan.calibration) is None else used.as_dict(),
-            packages={**versions_of(work.plan.recipe), **versions_of(plan.recipe)},
-            packages_before=earlier_versions(work.store, plan.recipe),
-            additions=series[1:],
-            retries=told_retries(work.plan, state),
-            columns=plan.flow.dataset_columns,
-            prompt=plan.prompt if "captioner" in plan.models else "",
-            further_prompts=plan.further_prompts,
-        )
+        counts = dataclasses.replace(counts, without_pair=sum_without_pair(data))
+        manifest = _manifest(opened, tokenizer, counts, series[1:], listed)
         dataset.write("README.md", _card(opened, chunks, manifest).encode())
         dataset.write(CROISSANT, croissant(manifest, name=dataset.name))
         opened.still_held()
         update_state(work.store, published=series_made_of(chunks, ledger.contents))
-        dataset.write(MANIFEST, to_json(manifest))
+        dataset.write(MANIFEST, manifest.as_bytes())
         work.store.remove(folder)
         _end_retry(work)
-    return json.loads(json.dumps(manifest))
+    return manifest
 
 
-def _card(opened: OpenWork, chunks: list[Chunk], manifest: dict[str, Any]) -> str:
+def _manifest(
+    opened: OpenWork,
+    tokenizer: TokenizerEntry,
+    counts: Counts,
+    additions: Sequence[SeriesCounts],
+    files: Mapping[str, FileEntry],
+) -> Manifest:
+    """The manifest of what is in place; the settings of a retry stand beside the build's recipe."""
+    work, plan = opened.work, opened.built or opened.work.plan
+    earlier = earlier_versions(work.store, plan.recipe)
+    retries = told_retries(work.plan, read_state(work.store))
+    return Manifest(
+        schema_version=SCHEMA_VERSION,
+        glit_version=__version__,
+        recipe=from_plain(RecordedRecipe, as_plain(plan.recipe.as_dict())),
+        fingerprints=dict(plan.fingerprints),
+        models={r: from_plain(ModelEntry, each.described()) for r, each in plan.models.items()},
+        logit_scale=own_scale(plan.models.get("matcher")),
+        precision=_precisions(plan),
+        tokenizer=tokenizer,
+        counts=counts,
+        files=files,
+        calibration=None if plan.calibration is None else plan.calibration.as_dict(),
+        packages={**versions_of(work.plan.recipe), **versions_of(plan.recipe)},
+        packages_before={name: tuple(versions) for name, versions in earlier.items()},
+        additions=tuple(additions),
+        retries=tuple(from_plain(RetrySettings, each) for each in retries),
+        columns={name: hf_feature(kind) for name, kind in plan.flow.dataset_columns},
+        prompt=plan.prompt if "captioner" in plan.models else "",
+        further_prompts=plan.further_prompts,
+    )
+
+
+def _card(opened: OpenWork, chunks: list[Chunk], manifest: Manifest) -> str:
     """The card of the dataset whose data files are in place."""
     progress = opened.progress
-    files = [f"data/{name}" for name in sorted(_data_files(manifest))]
-    if moved := moved_boxes_note(opened.work.plan.regions, opened.dataset, files):
+    files = manifest.data_files
+    if moved := moved_boxes_note(opened.work.plan.regions, opened.dataset, [*files]):
         progress.note(moved)
-    progress.begin("count", total=manifest["counts"]["shipped"], done=0, drops=False)
+    progress.begin("count", total=manifest.counts.shipped, done=0, drops=False)
     figures = dataset_statistics(opened.dataset, manifest, report=progress.advance)
     return dataset_card(manifest, figures, caution(manifest, some_pictures(opened.work, chunks)))
 
@@ -180,11 +203,6 @@ def _end_retry(work: Work) -> None:
         work.store.sweep(BEFORE)
 
 
-def _data_files(manifest: dict[str, Any]) -> set[str]:
-    names = {name for name in manifest["files"] if name.startswith("data/")}
-    return {name.removeprefix("data/") for name in names}
-
-
 def _precisions(plan: Plan) -> dict[str, str]:
     """What every step with a model computed in, by step."""
     steps = {step.name: step.backend(plan.configs[step.name]) for step in plan.flow.steps}
@@ -195,13 +213,9 @@ def _precisions(plan: Plan) -> dict[str, str]:
     }
 
 
-def _tokenizer(plan: Plan) -> dict[str, Any]:
-    model = plan.models["tokenizer"]
-    return {
-        "name": model.name,
-        "sha256": tokenizer_hash(model.path),
-        "context": plan.recipe.split.context,
-    }
+def _tokenizer(plan: Plan) -> TokenizerEntry:
+    model, context = plan.models["tokenizer"], plan.recipe.split.context
+    return TokenizerEntry(name=model.name, sha256=tokenizer_hash(model.path), context=context)
 
 
 def _pack(
@@ -209,15 +223,15 @@ def _pack(
     folder: str,
     files: list[DataFile],
     chunks: list[Chunk],
-    tokenizer: dict[str, Any],
-) -> dict[str, dict[str, Any]]:
+    tokenizer: TokenizerEntry,
+) -> dict[str, FileEntry]:
     work, progress = opened.work, opened.progress
     units = [
         PackUnit(index=index, file=file, chunks=tuple(chunks[piece.chunk] for piece in file.pieces))
         for index, file in enumerate(files)
     ]
     total = sum(file.num_rows for file in files)
-    task = PackTask(work=work, folder=folder, tokenizer=tokenizer)
+    task = PackTask(work=work, folder=folder, tokenizer=as_plain(tokenizer))
     job = Job(
         task=task,
         units=units,
@@ -233,8 +247,8 @@ def _pack(
 def _put_in_place(
     dataset: Store,
     folder: str,
-    described: dict[str, dict[str, Any]],
-    kept: dict[str, dict[str, Any]],
+    described: dict[str, FileEntry],
+    kept: dict[str, FileEntry],
 ) -> None:
     """Move the data files in; what belongs neither to them nor to those that stay is removed."""
     if not kept:
@@ -247,7 +261,7 @@ def _put_in_place(
 
 def write_left_out(
     dataset: Store, drops: pa.Table, duplicates: list[Duplicate]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, FileEntry]:
     """Write drops and duplicates; what the manifest says of these files."""
     rows = [dataclasses.asdict(duplicate) for duplicate in duplicates]
     repeated = pa.Table.from_pylist(rows, schema=DUPLICATES_SCHEMA)

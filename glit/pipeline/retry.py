@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
-from glit.dataset.manifest import MANIFEST, manifest_before
+from glit.dataset.manifest import MANIFEST, Manifest, manifest_before
 from glit.errors import DamagedTableError, UserError
 from glit.executors.protocols import Executor
 from glit.pipeline.run import keep_duplicates_before, require_finished, run_and_publish, run_stages
@@ -24,7 +23,7 @@ from glit.work.finished import in_dataset, is_made_of, not_finished, read_listin
 from glit.work.folder import BEFORE, Work
 from glit.work.listing import Chunk
 from glit.work.open_work import OpenWork, open_finished
-from glit.work.state import KEEP_ALL, Retry, read_state, update_state
+from glit.work.state import KEEP_ALL, Retry, TriedSettings, read_state, update_state
 from glit.work.tables import sum_counts
 
 
@@ -36,7 +35,7 @@ def retry(
     stage: str | None = None,
     reason: str | None = None,
     settings: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> Manifest:
     """Try dropped samples again and rebuild the data files; the new manifest.
 
     Args:
@@ -96,8 +95,10 @@ def _begin(opened: OpenWork, listed: list[Chunk], asked: Retry) -> None:
     retries = read_state(work.store).retries
     if asked.settings:  # which, and the tables they go into
         tables = overridden_tables(asked.settings)
-        told = {"settings": tables, "stage": asked.stage, "reason": asked.reason}
-        tried = {"told": told, "folders": {name: work.plan.folder(name) for name in tables}}
+        tried = TriedSettings(
+            told={"settings": tables, "stage": asked.stage, "reason": asked.reason},
+            folders={name: work.plan.folder(name) for name in tables},
+        )
         retries = retries if tried in retries else (*retries, tried)
     update_state(work.store, retry=asked, retries=retries)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.data.schema import DUPLICATES_SCHEMA
+from glit.dataset.manifest import Manifest
 from glit.errors import DamagedTableError
 from glit.executors.protocols import Job, Tally
 from glit.pipeline.publish import publish
@@ -33,9 +33,7 @@ _DUPLICATES_BEFORE = f"duplicates{BEFORE}"
 _SCHEMA = pa.schema([("chunk", pa.int64()), ("row", pa.int64()), *DUPLICATES_SCHEMA])
 
 
-def run_and_publish(
-    opened: OpenWork, chunks: list[Chunk], *, appending: bool = False
-) -> dict[str, Any]:
+def run_and_publish(opened: OpenWork, chunks: list[Chunk], *, appending: bool = False) -> Manifest:
     """Run the stages and publish what they made; the manifest. What is found damaged is made anew.
 
     Raises:

@@ -14,9 +14,10 @@ import duckdb
 import pyarrow as pa
 
 from glit.data.schema import DROPS_SCHEMA
-from glit.dataset.manifest import MANIFEST, num_series, read_manifest
+from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.dataset.query import check_select, lock_down, sql_fault
 from glit.errors import DamagedTableError, InputError, UserError
+from glit.plain import as_plain
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps
 from glit.stages.ingest import Ingest
@@ -59,14 +60,14 @@ def status(output: str) -> dict[str, Any]:
         "seconds_left": 0.0,
         "stages_not_timed": [],
     }
-    manifest = read_manifest(dataset) if complete else {}
-    if complete:
-        result["counts"] = manifest["counts"]
+    manifest = read_manifest(dataset) if complete else None
+    if manifest is not None:
+        result["counts"] = as_plain(manifest.counts)
     if dataset.exists(f"work/{STATE}"):
         work = dataset.below("work")
         state = read_state(work)
         result["recipe"] = state.recipe["name"]
-        result["adding"] = complete and state.additions >= num_series(manifest)
+        result["adding"] = manifest is not None and state.additions >= manifest.num_series
         result["retrying"] = state.retry is not None
         # stages of another version of glit come last
         order = {step.name: number for number, step in enumerate(all_steps())}

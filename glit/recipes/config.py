@@ -7,8 +7,6 @@ documentation. Nothing here imports a model library, so a recipe can be read any
 from __future__ import annotations
 
 import dataclasses
-import math
-import types
 import typing
 import warnings
 from collections.abc import Callable, Mapping
@@ -16,29 +14,27 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
 from glit.errors import RecipeError, closest
+from glit.plain import LIMITS, Limits, MisfitError, check_fields, fitted
 
 T = TypeVar("T")
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 _SPEED, _ADDED, _STEP = "speed", "added", "step"
-LIMITS = "limits"
-"""Key of a field's metadata: its :class:`Limits`, if it has some."""
 
 
 class Table:
-    """A table of a recipe, whose numbers are checked against the limits of their fields."""
+    """A table of a recipe, whose numbers and words are checked against what their fields allow."""
 
     __slots__ = ()
     table: ClassVar[str]
     """Its name, for messages."""
 
     def __post_init__(self) -> None:
-        own: Any = self
-        for field in dataclasses.fields(own):
-            limits, value = field.metadata.get(LIMITS), getattr(self, field.name)
-            if limits is not None and not limits.allow(value):
-                raise RecipeError(f"[{self.table}] {field.name}: found {value}, want {limits}")
+        try:
+            check_fields(self)
+        except MisfitError as error:
+            raise RecipeError(f"[{self.table}] {error.keys[0]}: {error.problem}") from error
         self.check()
 
     def check(self) -> None:
@@ -55,44 +51,6 @@ class Fields(dict[str, Any]):
     # a dict says that it has no hash; frozen dataclasses that hold a table need one
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(repr(sorted(self.items())))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The values that a number of a table may have; never NaN or infinity.
-
-    >>> str(Limits(least=1)), str(Limits(above=0, most=1)), str(Limits(least=32, also=0))
-    ('>= 1', 'above 0, at most 1', '>= 32, or 0')
-    """
-
-    least: float = -math.inf
-    most: float = math.inf
-    above: float = -math.inf
-    below: float = math.inf
-    also: float | None = None
-    """One more value, which turns the option off or leaves it to somebody else."""
-
-    def allow(self, value: float) -> bool:
-        """Whether a value is within them."""
-        inside = self.least <= value <= self.most and self.above < value < self.below
-        return value == self.also or inside
-
-    def __str__(self) -> str:
-        low, high = self.least, self.most
-        if math.isfinite(low) and math.isfinite(high):
-            words = [f"{low:g} to {high:g}"]
-        else:
-            named = (
-                (f">= {low:g}", low), (f"above {self.above:g}", self.above),
-                (f"at most {high:g}", high), (f"below {self.below:g}", self.below),
-            )  # fmt: skip
-            words = [text for text, number in named if math.isfinite(number)]
-        return ", ".join(words) + ("" if self.also is None else f", or {self.also:g}")
-
-
-def limited(default: Any, **limits: float) -> Any:
-    """Declare a number with its :class:`Limits`."""
-    return _field(default, {}, limits)
 
 
 def speed_only(default: Any, **limits: float) -> Any:
@@ -211,12 +169,13 @@ def build_dataclass(kind: type[T], values: dict[str, Any], *, where: str) -> T:
         key = next(iter(rest))
         raise RecipeError(f"{where}: unknown key {key!r}; {closest(key, _keys(kind))}")
     hints = typing.get_type_hints(kind)
-    checked = {
-        key: value if key == "options" else _coerce(value, hints[key], where=f"{where} {key}")
-        for key, value in own.items()
-    }
+    for key, value in own.items():
+        try:
+            own[key] = value if key == "options" else fitted(value, hints[key], loose=True)
+        except MisfitError as error:
+            raise RecipeError(f"{where} {key}: {error}") from error
     try:
-        return kind(**checked)
+        return kind(**own)
     except (TypeError, ValueError) as error:
         raise RecipeError(f"{where}: {error}") from error
 
@@ -253,37 +212,3 @@ def _keys(kind: Any) -> list[str]:
 
 def _any(kind: Any) -> Any:
     return kind
-
-
-def _coerce(value: Any, hint: Any, *, where: str) -> Any:
-    origin = typing.get_origin(hint)
-    if origin is typing.Literal:
-        choices = typing.get_args(hint)
-        if value in choices and type(value) is type(choices[choices.index(value)]):
-            return value
-        hint = closest(str(value), map(str, choices))
-        raise RecipeError(f"{where}: found {value!r}; {hint}")
-    if origin in (typing.Union, types.UnionType):
-        if value in (None, "none") and type(None) in typing.get_args(hint):
-            return None
-        inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
-        return _coerce(value, inner[0], where=where)
-    if hint is Fields:
-        if not isinstance(value, dict):
-            raise RecipeError(f"{where}: found {value!r}, want a table")
-        return Fields(value)
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise RecipeError(f"{where}: found {value!r}, want a list")
-        return tuple(_coerce(item, typing.get_args(hint)[0], where=where) for item in value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except OverflowError as error:
-            raise RecipeError(f"{where}: found a number too large for a float") from error
-    if isinstance(hint, type) and (type(value) is hint):
-        return value
-    if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    name = getattr(hint, "__name__", str(hint))
-    raise RecipeError(f"{where}: found {value!r} ({type(value).__name__}), want {name}")

@@ -47,3 +47,8 @@ def builtin_calibrations() -> dict[str, Path]:
 def mini_model(name: str) -> Path:
     """Folder of one of the mini models: matcher, clip, proposer, segmenter, captioner."""
     return PACKAGE / "mini" / name
+
+
+def is_mini_folder(path: Path) -> bool:
+    """Whether a folder is that of a mini model."""
+    return path.parent == mini_model("")

@@ -17,6 +17,7 @@ from jaxtyping import Float
 
 from glit.data.records import Region, Scores, Sentence
 from glit.errors import RecipeError
+from glit.plain import MisfitError, from_plain
 from glit.rules.evidence import pair_evidence, support_evidence
 from glit.rules.logistic import Logistic
 from glit.rules.protocol import Matrix
@@ -67,19 +68,9 @@ class Calibration:
         if kept.pop("format", None) != FORMAT:
             raise RecipeError(f"{where}: no calibration of this glit (want format {FORMAT!r})")
         try:
-            for name in ("pair", "support"):
-                if kept.get(name) is not None:
-                    kept[name] = _logistic(kept[name])
-            return cls(**kept)
-        except (KeyError, TypeError, ValueError) as error:
+            return from_plain(cls, kept)
+        except MisfitError as error:
             raise RecipeError(f"{where}: not a calibration ({error})") from error
-
-
-def _logistic(values: Mapping[str, Any]) -> Logistic:
-    numbers = {name: tuple(map(float, values[name])) for name in ("mean", "scale", "weight")}
-    return Logistic(
-        evidence=tuple(map(str, values["evidence"])), bias=float(values["bias"]), **numbers
-    )
 
 
 def read_calibration(file: Path) -> Calibration:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glit.data.records import Region, Scores
-from glit.recipes.config import require_value
+from glit.plain import limited
 from glit.rules.protocol import Values, Weighed, log_softmax, no_null
 
 
@@ -21,12 +21,8 @@ from glit.rules.protocol import Values, Weighed, log_softmax, no_null
 class DualSoftmax(Weighed):
     """Ranks by agreement in both directions."""
 
-    sharpness: float = 0.5
+    sharpness: float = limited(0.5, above=0)
     """T, the factor on logits; a higher value favours the best candidate more."""
-
-    def __post_init__(self) -> None:
-        Weighed.__post_init__(self)
-        require_value(self.sharpness > 0, f"[pair] sharpness: found {self.sharpness}, want > 0")
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
         logits = self.sharpness * self.logits(scores)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from glit.data.records import Region, Scores
 from glit.errors import RecipeError
-from glit.recipes.config import added
+from glit.plain import limited
+from glit.recipes.config import Table, added
 
 Matrix = Float[np.ndarray, "S R"]
 OPENAI_SCALE = 100.0
@@ -63,30 +63,22 @@ def is_detected(regions: Sequence[Region]) -> Bool[np.ndarray, " R"]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weighed:
+class Weighed(Table):
     """A rule over logits: cosines times CLIP's own scale, mixed with those of head phrases."""
 
-    logit_scale: float | None = None
+    table: ClassVar[str] = "pair"
+
+    logit_scale: float | None = limited(None, above=0)
     """The factor on cosines. Without, it is the matcher's own: 100 for OpenAI's CLIPs, about 117
     for SigLIP, 40 for the mini matcher."""
-    phrase_weight: float = 0.0
+    phrase_weight: float = limited(0.0, least=0, most=1)
     """Share of the sentence's head phrase in its logits, 0 to 1; above 0 needs ``score.phrases =
     true``."""
-    detector_bonus: float = 0.0
+    detector_bonus: float = limited(0.0)
     """Logits added to a region that a model, not the grid, proposed."""
-    grounding_weight: float = added(0.0)
+    grounding_weight: float = added(0.0, least=0)
     """Logits added to a region in which the grounder is sure to see the sentence's head phrase, in
     proportion to its score; above 0 needs ``ground.enabled = true``."""
-
-    def __post_init__(self) -> None:
-        if not (self.scale > 0 and math.isfinite(self.scale)):
-            raise RecipeError(f"[pair] logit_scale: found {self.scale}, want above 0")
-        if not math.isfinite(self.detector_bonus):
-            raise RecipeError(f"[pair] detector_bonus: found {self.detector_bonus}")
-        if not (self.grounding_weight >= 0 and math.isfinite(self.grounding_weight)):
-            raise RecipeError(f"[pair] grounding_weight: found {self.grounding_weight}, want >= 0")
-        if not 0 <= self.phrase_weight <= 1:
-            raise RecipeError(f"[pair] phrase_weight: found {self.phrase_weight}, want 0 to 1")
 
     @property
     def scale(self) -> float:

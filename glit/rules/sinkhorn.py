@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from glit.data.records import Region, Scores
-from glit.recipes.config import require_value
+from glit.plain import limited
 from glit.rules.protocol import Values, Weighed, log_softmax
 
 
@@ -26,17 +26,10 @@ from glit.rules.protocol import Values, Weighed, log_softmax
 class Sinkhorn(Weighed):
     """Ranks by transported mass."""
 
-    sharpness: float = 0.5
+    sharpness: float = limited(0.5, above=0)
     """T, the factor on logits; a higher value favours the best candidate more."""
-    iterations: int = 30
+    iterations: int = limited(30, least=1)
     """Number of rounds that scale rows and columns."""
-
-    def __post_init__(self) -> None:
-        Weighed.__post_init__(self)
-        require_value(self.sharpness > 0, f"[pair] sharpness: found {self.sharpness}, want > 0")
-        require_value(
-            self.iterations >= 1, f"[pair] iterations: found {self.iterations}, want >= 1"
-        )
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
         whole = self.scale * scores.image_similarity.astype(np.float64)

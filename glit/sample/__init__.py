@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from glit.dataset.manifest import Manifest
 from glit.errors import UserError
 from glit.runtime.progress import StageProgress
 
@@ -35,7 +36,7 @@ def photographs() -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def write_sample(out: Path, progress: StageProgress) -> dict[str, Any]:
+def write_sample(out: Path, progress: StageProgress) -> Manifest:
     """Write the photographs, their captions and boxes, and build ``out/dataset``; its manifest.
 
     Raises:

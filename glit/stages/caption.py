@@ -28,7 +28,8 @@ from glit.data.captions import SHORT, too_long, with_provided, with_short, with_
 from glit.data.records import Caption, Drop, Sample, Token
 from glit.data.schema import CAPTION_SOURCE, CAPTIONS, TOKEN
 from glit.images import Pixels
-from glit.recipes.config import Choice, added, limited, require_value, told_by_step
+from glit.plain import limited
+from glit.recipes.config import Choice, added, require_value, told_by_step
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.captions_at_work import answered, is_worth_retrying
 from glit.stages.image_source import ImageSource, loaded_batches

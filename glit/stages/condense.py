@@ -12,7 +12,8 @@ from glit.backends.protocols import ContinuousCaptioner, RawCaption, WriterConfi
 from glit.data.captions import SHORT, captions_with, text_of_kind, with_short
 from glit.data.records import Drop, Sample
 from glit.data.schema import CAPTIONS
-from glit.recipes.config import Choice, limited
+from glit.plain import limited
+from glit.recipes.config import Choice
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
 from glit.stages.language_model import Question, answers

@@ -26,7 +26,8 @@ from glit.data.records import Box, Drop, Region, Sample
 from glit.data.rle import checked_mask
 from glit.data.schema import GROUNDING, MASKS, PHRASE, REGION
 from glit.models.tokenizer import SpanTokenizer, open_span_tokenizer
-from glit.recipes.config import Choice, limited, require_value
+from glit.plain import limited
+from glit.recipes.config import Choice, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.given_captions import GivenCaptions
 from glit.stages.image_source import ImageSource, Loaded, loaded_batches, read_files

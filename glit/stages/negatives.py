@@ -21,7 +21,8 @@ from glit.backends.captioners import LANGUAGE_MODELS
 from glit.backends.protocols import ContinuousCaptioner, RawCaption, WriterConfig
 from glit.data.records import Drop, Sample
 from glit.data.schema import NEGATIVE
-from glit.recipes.config import Choice, Precision, added, limited, require_value
+from glit.plain import limited
+from glit.recipes.config import Choice, Precision, added, require_value
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
 from glit.stages.language_model import Question, answers

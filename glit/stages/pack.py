@@ -19,7 +19,8 @@ from glit.data.parquet import PINNED
 from glit.data.records import Box, Sample
 from glit.errors import RunError
 from glit.images import NO_LIMIT, decode, encode_smaller
-from glit.recipes.config import Table, limited, require_value
+from glit.plain import limited
+from glit.recipes.config import Table, require_value
 from glit.stages.base import Step
 from glit.stages.caption import CaptionStage
 from glit.stages.pair import PairStage

@@ -19,7 +19,8 @@ from glit.data import rows
 from glit.data.geometry import area_ratio_mask, suppress_duplicates
 from glit.data.records import Drop, Region, Sample
 from glit.data.schema import MASKS, REGION
-from glit.recipes.config import Choice, added, limited, require_value
+from glit.plain import limited
+from glit.recipes.config import Choice, added, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches, read_files
 from glit.stages.plan import Plan

@@ -15,7 +15,8 @@ from glit.backends.classifiers import CLASSIFIERS, ImageClassifier
 from glit.data.quality import measure
 from glit.data.records import Drop, Sample
 from glit.images import Pixels
-from glit.recipes.config import limited, require_value, speed_only
+from glit.plain import limited
+from glit.recipes.config import require_value, speed_only
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan

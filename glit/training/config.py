@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from glit.clip import ImageFit
 from glit.errors import RecipeError
-from glit.recipes.config import Choice
-from glit.training.config_checks import check_choice, check_least, check_positive
+from glit.plain import limited
+from glit.recipes.config import Choice, Table
 
 if TYPE_CHECKING:
     from glit.training.objective import Objective
@@ -29,8 +28,10 @@ def _objectives() -> Mapping[str, type[Objective]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(Table):
     """Fine-tuning of CLIP. Model, batch and epochs default to FAST-GOAL's."""
+
+    table: ClassVar[str] = "train"
 
     objective: str = "fast-goal"
     """The loss; each objective may add keys, listed below."""
@@ -44,7 +45,7 @@ class TrainConfig:
     """The model to start from: a built-in name, a folder, or a hub id of a CLIPModel; an OpenCLIP
     folder; or a SigLIP model for objectives that use no tokens of texts."""
 
-    context: int = 248
+    context: int = limited(248, least=1)
     """Text window in tokens; the model's positions are stretched to it (Long-CLIP's rule)."""
 
     image_fit: ImageFit = "resize"
@@ -54,15 +55,15 @@ class TrainConfig:
     also: tuple[str, ...] = ()
     """Further datasets to train on, mixed with the first in every batch."""
 
-    weights: tuple[float, ...] = ()
+    weights: tuple[float, ...] = limited((), above=0)
     """Passes over each dataset per epoch, the first dataset's value first: 1 takes every sample
     once, 0.5 every second one. Empty takes all datasets once."""
 
-    min_crop: float = 1.0
+    min_crop: float = limited(1.0, above=0, most=1)
     """Crop images at random to at least this share of their area; boxes follow. OpenCLIP uses 0.9.
     1 turns it off."""
 
-    flip: float = 0.0
+    flip: float = limited(0.0, least=0, most=1)
     """Probability of mirroring an image with its boxes; never if its caption mentions left, right
     or writing."""
 
@@ -86,38 +87,38 @@ class TrainConfig:
     ``mask`` touches, of a dataset built with ``propose.keep_masks``; a region without a mask keeps
     its box."""
 
-    min_probability: float = 0.0
+    min_probability: float = limited(0.0, least=0, below=1)
     """Leave out pairs with a lower probability; above 0 needs a dataset with probabilities."""
 
     image_root: str = ""
     """The folder that the dataset was built from; needed only if the dataset stores images by
     path."""
 
-    epochs: int = 10
+    epochs: int = limited(10, least=1)
     """Passes over the dataset."""
 
-    max_steps: int = 0
+    max_steps: int = limited(0, least=0)
     """Stop after this many optimiser steps; 0 is no limit. The schedule ends at the same step."""
 
-    batch_size: int = 256
+    batch_size: int = limited(256, least=1)
     """Samples per contrastive batch, summed over all processes."""
 
-    micro_batch_size: int = 0
+    micro_batch_size: int = limited(0, least=0)
     """Samples that one process encodes at a time (gradient caching); 0 encodes the whole batch."""
 
-    accumulation_steps: int = 1
+    accumulation_steps: int = limited(1, least=1)
     """Contrastive batches whose gradients are averaged into one optimiser step."""
 
     drop_last: bool = False
     """Skip the smaller last batch of an epoch instead of training on it."""
 
-    lr: float = 5e-6
+    lr: float = limited(5e-6, above=0)
     """Highest learning rate; 5e-6 is the value of GOAL's script, at batches of 16."""
 
-    image_lr: float = 0.0
+    image_lr: float = limited(0.0, least=0)
     """Highest learning rate of the image tower and its projection; 0 takes ``lr``."""
 
-    text_lr: float = 0.0
+    text_lr: float = limited(0.0, least=0)
     """Highest learning rate of the text tower and its projection; 0 takes ``lr``."""
 
     lock_image: bool = False
@@ -126,44 +127,44 @@ class TrainConfig:
     lock_text: bool = False
     """Freeze the text tower and its projection."""
 
-    unlocked_blocks: int = 0
+    unlocked_blocks: int = limited(0, least=0)
     """Still train this many last blocks of a locked tower, and the layers after them."""
 
-    lora_rank: int = 0
+    lora_rank: int = limited(0, least=0)
     """Train adapters of this rank instead of the towers' weights (LoRA); use a higher ``lr``, about
     1e-4. 0 trains the weights."""
 
-    lora_alpha: float = 0.0
+    lora_alpha: float = limited(0.0, least=0)
     """LoRA's alpha: the adapters' output is scaled by alpha / rank. 0 takes the rank, so the scale
     is 1."""
 
-    min_lr: float = 0.0
+    min_lr: float = limited(0.0, least=0)
     """Learning rate at the end of the cosine schedule."""
 
-    warmup_steps: int = 0
+    warmup_steps: int = limited(0, least=0)
     """Optimiser steps over which the learning rate rises from zero."""
 
-    weight_decay: float = 0.05
+    weight_decay: float = limited(0.05, least=0)
     """AdamW's weight decay, on matrices and embeddings; not on gains, biases and the logit
     scale."""
 
-    beta1: float = 0.9
+    beta1: float = limited(0.9, least=0, below=1)
     """AdamW's decay of the mean gradient."""
 
-    beta2: float = 0.999
+    beta2: float = limited(0.999, least=0, below=1)
     """AdamW's decay of the mean squared gradient; CLIP's ViTs were trained with 0.98."""
 
-    eps: float = 1e-8
+    eps: float = limited(1e-8, above=0)
     """AdamW's term against division by zero; CLIP's ViTs were trained with 1e-6."""
 
-    ema_decay: float = 0.0
+    ema_decay: float = limited(0.0, least=0, below=1)
     """Keep a moving average of the weights with this decay per step (0.999 to 0.9999); checkpoints
     then hold the average. 0 is off."""
 
-    max_grad_norm: float = 0.0
+    max_grad_norm: float = limited(0.0, least=0)
     """Clip the gradient's norm to this; 0 is off."""
 
-    max_logit_scale: float = 100.0
+    max_logit_scale: float = limited(100.0, least=1)
     """Upper limit of CLIP's learned logit scale, as in CLIP's own training. The scale of a SigLIP
     model starts above it and has no limit."""
 
@@ -180,27 +181,27 @@ class TrainConfig:
     seed: int = 0
     """Seed of the sample order and of all other random choices."""
 
-    num_workers: int = -1
+    num_workers: int = limited(-1, least=-1)
     """Threads that read and decode images; -1 starts one per usable core; 0 decodes in the training
     thread."""
 
-    prefetch_batches: int = 4
+    prefetch_batches: int = limited(4, least=1)
     """Batches prepared ahead of the model, concurrently."""
 
-    shuffle_row_groups: int = 16
+    shuffle_row_groups: int = limited(16, least=1)
     """Row groups in the shuffle buffer; they are in memory, encoded."""
 
-    together: int = 1
+    together: int = limited(1, least=1)
     """Keep this many neighbouring samples together, so that similar ones (twins, frames of a film)
     share a batch."""
 
-    log_every: int = 10
+    log_every: int = limited(10, least=1)
     """Optimiser steps between two lines of metrics."""
 
-    checkpoint_every: int = 0
+    checkpoint_every: int = limited(0, least=0)
     """Optimiser steps between two checkpoints; 0 saves at the end of every epoch only."""
 
-    keep_every: int = 0
+    keep_every: int = limited(0, least=0)
     """Also keep every n-th checkpoint; 0 keeps only the last and the best."""
 
     validation: str = ""
@@ -214,38 +215,13 @@ class TrainConfig:
     trackers: tuple[str, ...] = ("tensorboard",)
     """Trackers of accelerate in addition to the JSONL file: tensorboard, wandb, mlflow, ..."""
 
-    def __post_init__(self) -> None:
-        check_choice(self, "image_fit", ImageFit)
-        check_choice(self, "caption", CaptionChoice)
-        check_choice(self, "pairs", PairChoice)
-        check_choice(self, "local", LocalChoice)
-        check_choice(self, "patches", PatchChoice)
+    def check(self) -> None:
         if self.local != "sentence" and (self.pairs != "best" or self.min_probability):
             raise RecipeError(
                 f"train.local = {self.local!r}: phrases have no probability, which train.pairs = "
                 f"{self.pairs!r} and train.min_probability = {self.min_probability} ask for; leave "
                 "these at their defaults"
             )
-        if not 0 <= self.min_probability < 1:
-            raise RecipeError(f"[train] min_probability: found {self.min_probability}, want 0 to 1")
-        check_choice(self, "precision", Precision)
-        check_least(self, 1, "epochs", "batch_size", "accumulation_steps", "context", "log_every")
-        check_least(self, 1, "prefetch_batches", "shuffle_row_groups", "together")
-        check_least(self, 0, "max_steps", "micro_batch_size", "warmup_steps")
-        check_least(self, -1, "num_workers")
-        check_least(self, 0, "checkpoint_every", "keep_every", "unlocked_blocks", "lora_rank")
-        check_least(self, 0.0, "min_lr", "weight_decay", "image_lr", "text_lr", "lora_alpha")
-        check_least(self, 0.0, "max_grad_norm")
-        check_least(self, 1.0, "max_logit_scale")
-        check_positive(self, "lr", "; set e.g. 5e-6")
-        for name in ("beta1", "beta2", "ema_decay"):
-            if not 0 <= getattr(self, name) < 1:
-                raise RecipeError(f"train.{name} = {getattr(self, name)}: wanted 0 to below 1")
-        if not 0 < self.min_crop <= 1:
-            raise RecipeError(f"train.min_crop = {self.min_crop}: wanted above 0, to 1")
-        if not 0 <= self.flip <= 1:
-            raise RecipeError(f"train.flip = {self.flip}: wanted 0 to 1")
-        check_positive(self, "eps")
         self._check_locks()
         self._check_mixture()
         if self.micro_batch_size > self.batch_size:
@@ -293,8 +269,6 @@ class TrainConfig:
                 f"train.weights: found {len(self.weights)}, wanted {1 + len(self.also)}: one for "
                 "the dataset and one for each of train.also"
             )
-        if not all(math.isfinite(weight) and weight > 0 for weight in self.weights):
-            raise RecipeError(f"train.weights = {list(self.weights)}: wanted positive numbers")
         if self.together > 1 and self.also:
             raise RecipeError(
                 f"train.together = {self.together}: mixing in train.also would part those that lie "

@@ -112,7 +112,7 @@ class _Run:
         self.config, self.accelerator, self.ingredients = config, accelerator, ingredients
         self.loader, self.objective = ingredients.loader, ingredients.objective
         self.checkpoints = Checkpoints(run)
-        self.position = read_position(checkpoint) if checkpoint else Position()
+        self.position = read_position(checkpoint) if checkpoint else Position(step=0)
         self.total_steps = total_steps(config, len(self.loader))
         self.report: Report | None = None
         self.measure: Measure | None = None

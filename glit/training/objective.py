@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
+from glit.recipes.config import Table
 from glit.text.spans import Span
 from glit.training.features import Features
 from glit.training.input_spec import InputSpec
@@ -23,7 +24,7 @@ Loss = tuple[Float[Tensor, ""], dict[str, Tensor]]
 """The loss to minimise, and detached scalars for the log."""
 
 
-class Objective(ABC):
+class Objective(Table, ABC):
     """A loss over the features of one contrastive batch.
 
     Subclasses are frozen dataclasses whose fields are keys of the ``[train]`` table. The loss is
@@ -32,6 +33,8 @@ class Objective(ABC):
     select the others: a selection waits for the GPU. What has parameters of its own, or looks at
     tokens, goes into a module.
     """
+
+    table: ClassVar[str] = "train"
 
     own_encoders: ClassVar[bool] = False
     """Whether the objective's module encodes images and texts itself. Then CLIP's towers encode

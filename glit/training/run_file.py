@@ -88,8 +88,8 @@ def settings(config: TrainConfig) -> dict[str, Any]:
 
 def dataset_hash(dataset: Dataset) -> str:
     """A hash of the dataset's data files, hex; another dataset has another hash."""
-    files = dataset.manifest["files"]
-    text = " ".join(f"{name}:{files[name].get('sha256')}" for name in dataset.files)
+    files = dataset.manifest.files
+    text = " ".join(f"{name}:{files[name].sha256}" for name in dataset.files)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

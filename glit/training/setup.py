@@ -13,7 +13,6 @@ from glit.clip.image_processor import Preprocessing, read_preprocessing
 from glit.clip.kinds import is_naflex, is_siglip, make_encoder, open_model, open_tokenizer
 from glit.clip.runs import OBJECTIVE, find_model, read_objective
 from glit.clip.text_window import stretch_model
-from glit.dataset.manifest import has_regions
 from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import is_grounded_schema
 from glit.errors import DatasetError, InputError, RecipeError, WeightsError
@@ -202,7 +201,7 @@ def _check_fit(config: TrainConfig, dataset: Mixture, objective: Objective) -> N
             f"{dataset.path}: train.batch_size = {config.batch_size} is larger than the "
             f"dataset's {len(dataset)} samples; add --set train.batch_size={len(dataset)}, or less"
         )
-    alone = not any(has_regions(part.manifest) for part in dataset.parts)
+    alone = not any(part.manifest.recipe.has_regions for part in dataset.parts)
     if objective.needs.num_local and alone:
         fit = ", ".join(name for name, kind in OBJECTIVES.items() if not kind().needs.num_local)
         raise InputError(
@@ -211,7 +210,7 @@ def _check_fit(config: TrainConfig, dataset: Mixture, objective: Objective) -> N
             "propose.enabled = true"
         )
     wanted = config.pairs != "best" or config.min_probability
-    bare = [part.path for part in dataset.parts if not part.manifest.get("calibration")]
+    bare = [part.path for part in dataset.parts if not part.manifest.calibration]
     if wanted and bare:
         raise InputError(
             f"{bare[0]}: its pairs have no probability, which train.pairs = "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from glit.data.geometry import iou
+from glit.dataset.manifest import Tables
 from glit.dataset.query import NUMBER, connect, numbered
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
@@ -150,7 +150,7 @@ def difference(a: Dataset, b: Dataset, *, seed: int = 0) -> dict[str, Any]:
     for number_a, number_b in both.compared:
         kinds.update(compare_rows(a[number_a], b[number_b]).kinds)
     images = {"only_a": len(a) - both.common, "only_b": len(b) - both.common, "both": both.common}
-    settings = _settings(a.manifest["recipe"], b.manifest["recipe"])
+    settings = _settings(a.manifest.recipe.tables, b.manifest.recipe.tables)
     moved = sum(kinds[kind] for kind in KINDS if kind not in ("same", "neither"))
     return {
         "images": images,
@@ -161,15 +161,15 @@ def difference(a: Dataset, b: Dataset, *, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def _settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _settings(a: Tables, b: Tables) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for table in {**a, **b}:
         first, second = a.get(table), b.get(table)
-        if isinstance(first, Mapping) and isinstance(second, Mapping):
+        if first is None or second is None:
+            found[table] = [first, second]
+        else:
             for key in {**first, **second}:
                 found[f"{table}.{key}"] = [first.get(key), second.get(key)]
-        elif isinstance(first, Mapping) or isinstance(second, Mapping):
-            found[table] = [first, second]
     return {key: values for key, values in found.items() if values[0] != values[1]}
 
 

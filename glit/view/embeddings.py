@@ -54,11 +54,11 @@ class Embeddings:
     @classmethod
     def of(cls, dataset: Dataset, rows: Callable[[], Sequence[int]]) -> Self | None:
         """The embeddings of a dataset; None if its matcher is not at hand."""
-        matcher = dataset.manifest["models"].get("matcher", {})
-        model = matcher_here(matcher.get("name", ""), matcher.get("revision", ""))
-        if model is None:
+        matcher = dataset.manifest.models.get("matcher")
+        model = matcher and matcher_here(matcher.name, matcher.revision)
+        if not matcher or not model:
             return None
-        return cls(dataset, model=model, sha256=matcher.get("sha256", ""), rows=rows)
+        return cls(dataset, model=model, sha256=matcher.sha256, rows=rows)
 
     def close(self) -> None:
         """End the work; waits for the batch at hand."""

@@ -15,7 +15,9 @@ from glit.dataset.query import NUMBER, connect, numbered
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row, captions_of, is_grounded
 from glit.errors import InputError
+from glit.plain import as_plain
 from glit.stages import all_reasons
+from glit.stages.split import SplitConfig, SplitStage
 from glit.version import __version__
 from glit.view.originals import Originals
 from glit.view.report import thumbnail_url
@@ -166,20 +168,22 @@ def _choice(row: Row, sentence: int, pair: Pair | None) -> dict[str, Any]:
 
 def _about(dataset: Dataset) -> dict[str, Any]:
     """What holds for the whole dataset: rule, models, fingerprints."""
-    manifest = dataset.manifest
+    manifest, pair = dataset.manifest, dataset.manifest.recipe.table("pair")
     told = story(manifest)
+    short = manifest.recipe.table(SplitStage.name).get("short_context", SplitConfig().short_context)
     return {
         "dataset": Path(dataset.path).name,
         "recipe": told["recipe"],
         "rule": told["rule"],
         "pairs_from_files": told["pairs_from_files"],
-        "rule_options": manifest["recipe"].get("pair", {}),
+        "short_context": short,
+        "rule_options": pair,
         "min_probability": told["min_probability"],
-        "min_support": float(manifest["recipe"].get("pair", {}).get("min_support", 0.0)),
+        "min_support": float(pair.get("min_support", 0.0)),
         "steps": told["steps"],
-        "prompt": manifest.get("prompt", ""),
-        "models": manifest["models"],
-        "fingerprints": manifest["fingerprints"],
+        "prompt": manifest.prompt,
+        "models": as_plain(manifest.models),
+        "fingerprints": dict(manifest.fingerprints),
     }
 
 
@@ -233,7 +237,9 @@ def _sentence_lines(number: int, sentence: dict[str, Any], found: dict[str, Any]
     if not sentence["in_window"]:
         notes.append("leaves the text window")
     if sentence["truncated"]:
-        notes.append("cut when it was compared: longer than 77 tokens by itself")
+        notes.append(
+            f"cut when it was compared: longer than {found['short_context']} tokens by itself"
+        )
     yield f"\n  {number + 1}  {sentence['text']}"
     if sentence["min_logprob"] is not None:
         least = math.exp(sentence["min_logprob"])

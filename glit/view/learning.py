@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from glit.dataset.manifest import pairs_from_files
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.version import __version__
@@ -82,7 +81,7 @@ def mapped(dataset: Dataset) -> dict[str, Any]:
     numbers = range(0, len(dataset), step)[:_NUM_MAPPED]
     rows = [(number, dataset[number]) for number in numbers]
     return {
-        "story": {"pairs_from_files": pairs_from_files(dataset.manifest["recipe"])},
+        "story": {"pairs_from_files": dataset.manifest.recipe.pairs_from_files},
         "samples": [sample(row, number=number, image=thumbnail_url(row)) for number, row in rows],
     }
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 
+from glit.dataset.manifest import RecordedRecipe
 from glit.dataset.query import NUMBER, numbered
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import RecipeError
 from glit.images import ImageError
-from glit.recipes.config import build_dataclass
 from glit.stages.quality import QualityConfig
 from glit.view.charts import Chart, charts
 from glit.view.originals import Originals
@@ -56,7 +56,7 @@ def quality(dataset: Dataset, connection: duckdb.DuckDBPyConnection) -> list[dic
         dataset: with the column ``quality``.
         connection: with the dataset's views.
     """
-    limits = _limits(dataset.manifest["recipe"].get("quality", {}))
+    limits = _limits(dataset.manifest.recipe)
     rejected = {name: line for name, line in limits.items() if name not in _names()}
     labels = [
         Chart(name=name, title=name, thing="images", step=0.01, sql="", note="score of the label")
@@ -84,10 +84,10 @@ def _names() -> set[str]:
     return {chart.name for chart in _CHARTS}
 
 
-def _limits(options: Mapping[str, Any]) -> dict[str, list[_Line]]:
+def _limits(recipe: RecordedRecipe) -> dict[str, list[_Line]]:
     """Thresholds that drop anything, by measure or label; of a recipe of another glit none."""
     try:
-        config = build_dataclass(QualityConfig, dict(options), where="[quality]")
+        config = recipe.config("quality", QualityConfig)
     except RecipeError:
         return {}
     none = QualityConfig().limits()

@@ -16,6 +16,7 @@ from glit.dataset.row import Row
 from glit.dataset.select import Selection, select
 from glit.errors import InputError
 from glit.images import ImageError
+from glit.plain import as_plain
 from glit.runtime.prefetch import map_ahead
 from glit.runtime.progress import StageProgress, null_progress
 from glit.stages.quality import has_quality
@@ -131,10 +132,10 @@ def overview(dataset: Dataset) -> dict[str, Any]:
         "name": Path(os.path.abspath(dataset.path)).name,
         "title": page_title(dataset.path),
         "glit": __version__,
-        "fingerprint": "-".join(dataset.manifest["fingerprints"].values()),
+        "fingerprint": "-".join(dataset.manifest.fingerprints.values()),
         "caution": dataset_caution(dataset),
         "story": story(dataset.manifest),
-        "counts": dataset.manifest["counts"],
+        "counts": as_plain(dataset.manifest.counts),
     }
 
 

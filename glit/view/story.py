@@ -7,7 +7,8 @@ from typing import Any
 import duckdb
 
 from glit.dataset.card import shown
-from glit.dataset.manifest import has_regions, pairs_from_files
+from glit.dataset.manifest import Manifest
+from glit.plain import as_plain
 from glit.stages import all_reasons, all_steps
 
 _EXAMPLES = 6
@@ -17,38 +18,40 @@ _NAMES = {"split": "match", "score": "match"}
 """What the tables of some steps were called in version 1."""
 
 
-def story(manifest: dict[str, Any]) -> dict[str, Any]:
+def story(manifest: Manifest) -> dict[str, Any]:
     """Collect recipe, steps and models of a dataset.
 
     Args:
         manifest: of a finished dataset, version 1 included.
     """
-    recipe, models = manifest["recipe"], manifest["models"]
+    recipe, models = manifest.recipe, manifest.models
     steps = []
     for step in all_steps():
-        options = recipe.get(step.name) or recipe.get(_NAMES.get(step.name, ""))
+        options = recipe.table(step.name) or recipe.table(_NAMES.get(step.name, ""))
         if not step.title or not options or not options.get("enabled", True):
             continue
-        model = models.get(step.role, {})
+        model = models.get(step.role)
         steps.append(
             {
                 "title": step.title,
                 "how": shown(options.get(step.shows, ""))
-                + (_FROM_FILES if step.name == "score" and pairs_from_files(recipe) else ""),
-                "model": model.get("name", ""),
-                "revision": model.get("revision", ""),
-                "licence": model.get("licence", ""),
+                + (_FROM_FILES if step.name == "score" and recipe.pairs_from_files else ""),
+                "model": model.name if model else "",
+                "revision": model.revision if model else "",
+                "licence": model.licence if model else "",
             }
         )
-    paired = has_regions(manifest)
-    calibration = manifest.get("calibration")
-    if paired:
+    rules = [rule.name(manifest.schema_version) for rule in manifest.all_rules]
+    rule = ", ".join(dict.fromkeys(rules))
+    if rules:
         steps.append(
             {
                 "title": "Pairs",
-                "how": f"rule {_rule(manifest)}",
+                "how": f"rule {rule}",
                 "model": "",
-                "revision": "calibrated probabilities" if calibration else "no calibration",
+                "revision": "calibrated probabilities"
+                if manifest.calibration
+                else "no calibration",
                 "licence": "",
             }
         )
@@ -60,33 +63,22 @@ def story(manifest: dict[str, Any]) -> dict[str, Any]:
             "revision": each.get("version", "") or each.get("sha256", "")[:12],
             "licence": "",
         }
-        for each in recipe.get("plugins", ())
+        for each in recipe.plugins
     ]
     return {
-        "recipe": recipe["name"],
-        "rule": _rule(manifest) if paired else "",
-        "about": recipe.get("about", ""),
-        "pairs_from_files": pairs_from_files(recipe),
+        "recipe": recipe.name,
+        "rule": rule,
+        "about": recipe.about,
+        "pairs_from_files": recipe.pairs_from_files,
         "steps": steps,
-        "tokenizer": manifest["tokenizer"],
-        "min_probability": float(recipe.get("pair", {}).get("min_probability", 0.0)),
-        "glit": manifest["glit_version"],
-        "schema": manifest["schema_version"],
-        "bytes": sum(file["bytes"] for file in manifest["files"].values()),
-        "files": len(manifest["files"]),
-        "packages": manifest.get("packages", {}),
+        "tokenizer": as_plain(manifest.tokenizer),
+        "min_probability": float(recipe.table("pair").get("min_probability", 0.0)),
+        "glit": manifest.glit_version,
+        "schema": manifest.schema_version,
+        "bytes": sum(file.bytes for file in manifest.files.values()),
+        "files": len(manifest.files),
+        "packages": dict(manifest.packages),
     }
-
-
-def _rule(manifest: dict[str, Any]) -> str:
-    """The names of the rules; version 1 knew two, by a key of the matcher."""
-    if "rules" in manifest:
-        rest = {key: value for key, value in manifest.items() if key != "rules"}
-        rules = [_rule({**rest, **rule}) for rule in manifest["rules"]]
-        return ", ".join(dict.fromkeys(rules))
-    if manifest["schema_version"] > 1:
-        return str(manifest["recipe"].get("pair", {}).get("rule"))
-    return "lism" if manifest["recipe"].get("match", {}).get("global_competes") else "argmax"
 
 
 def left_out(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:

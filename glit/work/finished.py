@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from glit.dataset.croissant import CROISSANT
-from glit.dataset.manifest import MANIFEST, manifest_before, num_series, read_manifest
+from glit.dataset.manifest import MANIFEST, Manifest, manifest_before, read_manifest
 from glit.errors import UserError, first_line
+from glit.plain import as_plain
 from glit.planning.recipe import recipes_differ
 from glit.stages.caption import CaptionStage
 from glit.stages.plan import Plan
@@ -48,19 +47,19 @@ def in_dataset(dataset: Store, work: Store, listed: list[Chunk]) -> list[Chunk]:
     noted = read_state(work).published
     if manifest is None and not noted:
         return listed
-    number = num_series(manifest) if manifest is not None else len(noted or ())
+    number = manifest.num_series if manifest is not None else len(noted or ())
     return [chunk for chunk in listed if chunk.series < number]
 
 
-def is_made_of(manifest: dict[str, Any], work: Work, listed: list[Chunk]) -> bool:
+def is_made_of(manifest: Manifest, work: Work, listed: list[Chunk]) -> bool:
     """Whether a finished dataset was built from these chunks by this recipe. It was not if a build
     with ``--replace`` stopped before it published. Where the state file does not say which images
     the dataset has, they are taken for the same.
     """
-    if manifest["fingerprints"] != dict(work.plan.fingerprints):
+    if manifest.fingerprints != dict(work.plan.fingerprints):
         return False
     noted = read_state(work.store).published
-    told = [each.images for each in noted or ()][: num_series(manifest)]
+    told = [each.images for each in noted or ()][: manifest.num_series]
     return noted is None or told == identities(listed)
 
 
@@ -99,7 +98,7 @@ def finished_already(
     state: BuildState | None,
     *,
     replace: bool,
-) -> dict[str, Any] | None:
+) -> Manifest | None:
     """The manifest if the dataset is there already, whole, and built from the same things.
 
     Args:
@@ -119,9 +118,9 @@ def finished_already(
             _refuse_to_begin_anew(dataset, earlier, num_series=len(noted or ()))
         return None
     manifest = read_manifest(dataset)
-    same = manifest["fingerprints"] == dict(work.plan.fingerprints)
+    same = manifest.fingerprints == dict(work.plan.fingerprints)
     made_of = [each.images for each in noted or ()]
-    if same and made_of == identities(chunks) and len(made_of) == num_series(manifest):
+    if same and made_of == identities(chunks) and len(made_of) == manifest.num_series:
         return manifest if is_whole(dataset, manifest) else None
     if replace:
         return None
@@ -134,11 +133,11 @@ def finished_already(
     if same:
         how = _how_it_grew(dataset, manifest, made_of, earlier)
     else:
-        keys = recipes_differ(manifest["recipe"], work.plan.recipe)
+        keys = recipes_differ(as_plain(manifest.recipe), work.plan.recipe)
         how = f"here it would be {keys}; " if keys else ""
     raise UserError(
         f"{dataset.root}: holds a finished dataset of other {what} "
-        f"(recipe {manifest['recipe']['name']!r}); {how}choose another folder with -o, or add "
+        f"(recipe {manifest.recipe.name!r}); {how}choose another folder with -o, or add "
         "--replace to rebuild it here, reusing what has not changed"
     )
 
@@ -177,7 +176,7 @@ def _refuse_to_begin_anew(dataset: Store, earlier: EarlierListing, *, num_series
 
 
 def _how_it_grew(
-    dataset: Store, manifest: dict[str, Any], made_of: list[str], earlier: EarlierListing
+    dataset: Store, manifest: Manifest, made_of: list[str], earlier: EarlierListing
 ) -> str:
     """Advice for a user whose folder of images differs from the one that the dataset was built
     from; empty if the listing of then is lost.
@@ -185,7 +184,7 @@ def _how_it_grew(
     Raises:
         UserError: an addition has begun, and is to be finished first.
     """
-    told = num_series(manifest)
+    told = manifest.num_series
     if earlier.num_series < told or identities(earlier.chunks)[:told] != made_of[:told]:
         return ""
     if earlier.num_series > told:
@@ -197,8 +196,6 @@ def _how_it_grew(
     return f"{earlier.difference}. {takes_in}"
 
 
-def is_whole(dataset: Store, manifest: dict[str, Any]) -> bool:
+def is_whole(dataset: Store, manifest: Manifest) -> bool:
     """Whether every file of the manifest is there with its size; ``glit verify`` reads them."""
-    return all(
-        dataset.entry(name).size == found["bytes"] for name, found in manifest["files"].items()
-    )
+    return all(dataset.entry(name).size == each.bytes for name, each in manifest.files.items())

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from glit.backends.base import PLAIN_BYTES
 from glit.data.schema import DROPS_SCHEMA
-from glit.dataset.manifest import Counts, SeriesCounts, num_series
+from glit.dataset.manifest import Counts, FileEntry, Manifest, SeriesCounts
 from glit.executors.protocols import Heartbeat, Job, Resources, Tally
 from glit.stages.dedup import Duplicate
 from glit.stages.ingest import Ingest
@@ -183,26 +183,26 @@ def cut_series(work: Work, chunks: list[Chunk], ledger: Ledger) -> list[DataFile
     ]
 
 
-def same_series(work: Work, ledger: Ledger, before: dict[str, Any] | None) -> set[int]:
+def same_series(work: Work, ledger: Ledger, before: Manifest | None) -> set[int]:
     """The series of which the dataset holds just what would be shipped now."""
-    if before is None or before["fingerprints"] != dict(work.plan.fingerprints):
+    if before is None or before.fingerprints != dict(work.plan.fingerprints):
         return set()
-    noted = [each.content for each in read_state(work.store).published or ()][: num_series(before)]
+    noted = [each.content for each in read_state(work.store).published or ()][: before.num_series]
     both = zip(noted, ledger.contents, strict=False)  # there may be more of either
     return {number for number, (then, now) in enumerate(both) if then == now}
 
 
 def kept_files(
-    dataset: Store, before: dict[str, Any], files: list[DataFile], same: set[int]
-) -> dict[str, dict[str, Any]]:
+    dataset: Store, before: Manifest, files: list[DataFile], same: set[int]
+) -> dict[str, FileEntry]:
     """What the manifest says of those data files that stay, by name."""
-    known = before["files"]
+    known = before.files
     return {
         file.name: known[name]
         for file in files
         if file.series in same
         and (name := f"data/{file.name}") in known
-        and dataset.entry(name).size == known[name]["bytes"]
+        and dataset.entry(name).size == known[name].bytes
     }
 
 

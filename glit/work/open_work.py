@@ -11,7 +11,6 @@ from glit.dataset.manifest import read_manifest
 from glit.errors import DamagedTableError, GlitError, RecipeError, UserError
 from glit.executors.protocols import Executor
 from glit.inputs.files import ImageFiles
-from glit.inputs.source import Source
 from glit.planning.inputs import Inputs, read_inputs
 from glit.planning.lock import Lock
 from glit.planning.plan import make_plan
@@ -123,7 +122,7 @@ def _finished_work(store: Store, device: str) -> tuple[Inputs, Work]:
     stages = flow(recipe.tables).stages
     if set(state.folders) != set(stages):
         raise other_version(store)
-    source = Source(root=state.images, **state.source)
+    source = state.find_source()
     lock = None if state.lock is None else Lock(where=f"{store.root}: its lock", models=state.lock)
     inputs = read_inputs(source, state.captions, state.regions, lock, work=store)
     plan = make_plan(recipe, inputs, device=device)

@@ -12,13 +12,14 @@ import hashlib
 import json
 import platform
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 from glit.dataset.manifest import installed_packages
 from glit.errors import UserError
+from glit.inputs.source import Source
+from glit.plain import MisfitError, from_plain, limited
 from glit.recipes.extras import DISTRIBUTIONS
 from glit.stages import flow
 from glit.stages.plan import Plan, Recipe
@@ -68,6 +69,24 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceNames:
+    """The glob or the list file that names the images of a build; empty without one."""
+
+    pattern: str
+    list_file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedSettings:
+    """Settings that held for a retry alone."""
+
+    told: Mapping[str, Any]
+    """For the manifest."""
+    folders: Mapping[str, str]
+    """By stage: where the tables are that they went into."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildState:
     """What a build notes of itself."""
 
@@ -78,12 +97,11 @@ class BuildState:
     recipe: dict[str, Any]
     lock: Mapping[str, Any] | None = None
     """The models it was locked to, by role."""
-    source: dict[str, str]
-    """The glob or the list file that names the images."""
+    source: SourceNames
     folders: dict[str, str]
     """By stage: the folder of its tables."""
-    num_chunks: int
-    additions: int = 0
+    num_chunks: int = limited(least=0)
+    additions: int = limited(0, least=0)
     versions: tuple[tuple[str, str], ...] = ()
     """Packages and versions that wrote tables."""
     published: tuple[Published, ...] | None = None
@@ -93,9 +111,19 @@ class BuildState:
     """The retry that has begun and is not published yet."""
     command: tuple[str, ...] = ()
     """The words of the command line that resumes it; none where they are not known."""
-    retries: tuple[dict[str, Any], ...] = ()
-    """Settings that held for retries alone: ``told``, for the manifest, and the ``folders`` whose
-    tables they went into."""
+    retries: tuple[TriedSettings, ...] = ()
+
+    def find_source(self) -> Source:
+        """Where the images are, as the build was given them."""
+        names = self.source
+        return Source(root=self.images, pattern=names.pattern, list_file=names.list_file)
+
+    def __post_init__(self) -> None:
+        if type(self.recipe.get("name")) is not str:
+            raise MisfitError("has no name", ("recipe",))
+        for stage, folder in self.folders.items():
+            if not _FOLDER.fullmatch(folder):
+                raise MisfitError(f"found {folder!r}, want STAGE-FINGERPRINT", ("folders", stage))
 
 
 class UnreadNotesError(UserError):
@@ -149,12 +177,12 @@ def update_state(work: Store, **changes: Any) -> None:
     write_state(work, state)
 
 
-def told_retries(plan: Plan, state: BuildState) -> list[dict[str, Any]]:
+def told_retries(plan: Plan, state: BuildState) -> list[Mapping[str, Any]]:
     """What the manifest says of retries by other settings, of those whose tables are still used."""
     return [
-        each["told"]
+        each.told
         for each in state.retries
-        if all(plan.folder(name) == folder for name, folder in each["folders"].items())
+        if all(plan.folder(name) == folder for name, folder in each.folders.items())
     ]
 
 
@@ -189,47 +217,14 @@ def _read(work: Store, name: str) -> BuildState:
             f"{work.root}: was made by another version of glit, whose notes this one does not "
             "read; use that version, or run glit build with another folder"
         )
-    known: dict[str, Any] = {}
-    for key, hint in get_type_hints(BuildState).items():
-        if key not in found:
-            continue
-        try:
-            known[key] = _fitting(found[key], hint)
-            if key in _HOLDS and not _HOLDS[key](known[key]):
-                raise ValueError(key)
-        except (ValueError, TypeError, LookupError) as error:
-            raise UserError(
-                f"{work.root}/{name}: {key} = {json.dumps(found[key])[:60]} is nothing that glit "
-                "writes there; run glit build again, which writes it anew and reuses the tables"
-            ) from error
-    return BuildState(**known)
-
-
-def _fitting(value: Any, hint: Any) -> Any:
-    """A JSON value as the type that a field has; raises where it does not fit."""
-    origin, inner = get_origin(hint), get_args(hint)
-    if origin is UnionType:
-        return None if value is None else _fitting(value, inner[0])
-    if origin is tuple and type(value) is list:
-        hints = inner[:1] * len(value) if inner[-1] is ... else inner
-        return tuple(map(_fitting, value, hints))
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        hints = get_type_hints(hint)
-        return hint(**{name: _fitting(each, hints[name]) for name, each in value.items()})
-    if hint is not Any and type(value) is not (dict if origin in (dict, Mapping) else hint):
-        raise TypeError(value)
-    return {key: _fitting(each, inner[1]) for key, each in value.items()} if inner else value
-
-
-_HOLDS: dict[str, Callable[[Any], bool]] = {
-    "recipe": lambda recipe: type(recipe["name"]) is str,
-    "source": lambda source: source.keys() == {"pattern", "list_file"},
-    "folders": lambda folders: all(map(_FOLDER.fullmatch, folders.values())),
-    "num_chunks": lambda number: number >= 0,
-    "additions": lambda number: number >= 0,
-    "retries": lambda retries: all("told" in e and type(e["folders"]) is dict for e in retries),
-}
-"""What is true of a value besides, wherever glit wrote it."""
+    known = {each.name for each in dataclasses.fields(BuildState)}
+    try:
+        return from_plain(BuildState, {k: value for k, value in found.items() if k in known})
+    except (MisfitError, RecursionError) as error:
+        raise UserError(
+            f"{work.root}/{name}: {error}; run glit build again, which writes it anew and reuses "
+            "the tables"
+        ) from error
 
 
 def versions_of(recipe: Recipe) -> dict[str, str]:

@@ -15,12 +15,13 @@ from glit.backends.matchers import MATCHERS
 from glit.backends.matchers.clip import ClipMatcher
 from glit.clip.kinds import open_model
 from glit.dataset.reader import Dataset
+from glit.dataset.recorded_rules import scores_of
 from glit.errors import RecipeError
 from glit.models.weights import resolve
 from glit.recipes.config import as_table
 from glit.rules.calibration import Calibration
 from glit.rules.logistic import Logistic
-from glit.stages.pair import PairConfig, identity_of_scores
+from glit.stages.pair import PairConfig
 from glit.stages.score import ScoreConfig
 
 
@@ -86,9 +87,9 @@ def test_a_build_and_what_its_calibrations_are_bound_to(scenes, tmp_path) -> Non
     recipe="mini")  # fmt: skip
     made = Dataset(tmp_path / "d")
     manifest = made.manifest
-    assert manifest["recipe"]["pair"]["logit_scale"] == manifest["logit_scale"] == 40.3
+    assert manifest.recipe.tables["pair"]["logit_scale"] == manifest.logit_scale == 40.3
     assert all(np.isfinite(row.similarity).all() for row in made.rows(images=False))
-    scores = identity_of_scores(manifest["models"], manifest["recipe"]["score"])
+    scores = scores_of(manifest)
     assert (scores["crop"], scores["dense_scale"]) == ("dense", 1.5)
     config = PairConfig(rule="centred").with_scale(40.3)
     fitted = Calibration(

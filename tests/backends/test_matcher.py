@@ -41,12 +41,34 @@ def boxes_for(image: np.ndarray) -> np.ndarray:
         [
             [0, 0, width, height],
             [10.4, 20.6, 90.2, 60.9],
-            [width / 2, 0, width, height / 2],
+            [width / 2 + 0.25, 0, width + 3, height / 2 - 0.25],
             [3, 3, 19, 27],
             [0, 5, width, 45],
             [7, 0, 40, height],
+            [50.2, 60.4, 50.3, 60.4],
         ]
     )
+
+
+def crops_for(image: np.ndarray) -> list[tuple[int, int, int, int]]:
+    """The pixels that those boxes reach."""
+    height, width = image.shape[:2]
+    return [
+        (0, 0, width, height),
+        (10, 20, 91, 61),
+        (width // 2, 0, width, -(-height // 2)),
+        (3, 3, 19, 27),
+        (0, 5, width, 45),
+        (7, 0, 40, height),
+        (50, 60, 51, 61),
+    ]
+
+
+def test_boxes_grow_to_whole_pixels_inside_the_image():
+    image = np.zeros((80, 120, 3), np.uint8)
+    assert whole_pixel_boxes(image, boxes_for(image)) == crops_for(image)
+    outside = np.array([[-5.0, -0.5, 0.5, 200.0], [119.9, 79.9, 121.0, 81.0]])
+    assert whole_pixel_boxes(image, outside) == [(0, 0, 1, 80), (119, 79, 120, 80)]
 
 
 @pytest.mark.parametrize("backend", ["torchvision", "pil"])
@@ -61,7 +83,7 @@ def test_crops_equal_the_processors_to_one_level_of_grey(photos, backend):
     )  # fmt: skip
     for image in photos:
         ours = cut_crops(image, boxes_for(image), spec, side=96, device="cpu")
-        for crop, box in zip(ours, whole_pixel_boxes(image, boxes_for(image)), strict=True):
+        for crop, box in zip(ours, crops_for(image), strict=True):
             picture = Image.fromarray(image).crop(box)
             wanted = processor(images=picture, return_tensors="pt")["pixel_values"][0]
             steps = (crop - wanted).abs() * torch.tensor(spec.std).view(3, 1, 1) * 255
@@ -74,9 +96,7 @@ def test_embeddings_of_photographs_agree_with_the_processors(matcher, photos):
     processor = CLIPImageProcessorPil.from_pretrained(str(resolve("mini-matcher").path))
     ours = matcher.embed_regions(photos, [boxes_for(image) for image in photos])
     for image, own in zip(photos, ours, strict=True):
-        pictures = [
-            Image.fromarray(image).crop(box) for box in whole_pixel_boxes(image, boxes_for(image))
-        ]
+        pictures = [Image.fromarray(image).crop(box) for box in crops_for(image)]
         theirs = matcher.encoder.embed_crops(
             torch.cat([processor(images=p, return_tensors="pt")["pixel_values"] for p in pictures])
         )

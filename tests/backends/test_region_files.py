@@ -77,7 +77,7 @@ def images(tmp_path):
 def test_a_build_of_own_boxes(images, tmp_path):
     build = {"recipe": "annotated", "captions": tmp_path / "captions.jsonl"}
     manifest = run_build(images, tmp_path / "out", **build)
-    assert manifest["counts"]["drops"] == {
+    assert manifest.counts.drops == {
         "propose/bad_masks": 1, "propose/no_masks": 1, "propose/no_region": 1,
         "score/bad_masks": 1,
     }  # fmt: skip
@@ -102,7 +102,7 @@ def test_a_changed_file_is_read_again(images, tmp_path):
     mended = {"regions": [box(0, 0, 40, 40, sentences=[SENTENCES[1]])]}
     (images / "b.json").write_text(json.dumps(mended))
     again = run_build(images, tmp_path / "out", replace=True, **build)
-    assert again["counts"]["shipped"] == 2
+    assert again.counts.shipped == 2
 
 
 def test_options_that_want_a_matcher_are_refused(images, tmp_path):

@@ -12,7 +12,7 @@ def test_another_rule_over_a_finished_dataset(built, tmp_path, run_glit):
     out = tmp_path / "lism"
     done = run_glit("pair", built, "-o", out, "--set", "pair.rule=lism")
     assert (done.code, done.output) == (0, f"24 images: {out}\n")
-    assert open_dataset(out).manifest["recipe"]["pair"]["rule"] == "lism"
+    assert open_dataset(out).manifest.recipe.tables["pair"]["rule"] == "lism"
     assert run_glit("verify", out).code == 0
     again = run_glit("pair", built, "-o", out)
     assert again.code == 2 and "exists already" in again.errors

@@ -152,5 +152,5 @@ def test_notes_of_earlier_retries_that_are_damaged(built_copy, run_glit, damage)
     edit_state(built_copy / "work", lambda state: state.update(retries=damage))
     done = run_glit("retry", built_copy, "--executor", "local")
     assert done.code == 2 and done.errors.count("\n") == 1
-    assert done.errors.startswith(f"glit: {built_copy}/work/state.json: retries = ")
+    assert done.errors.startswith(f"glit: {built_copy}/work/state.json: 'retries': ")
     assert done.output == ""

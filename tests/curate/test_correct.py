@@ -209,7 +209,7 @@ def test_without_the_matcher_scores_are_not_known_and_said_so(small, tmp_path, m
     new, told = applied(small, tmp_path, {3: State(boxes={drawn: NEW}, pairs={0: drawn})})
     made = new[3]
     assert "scores of changed boxes and sentences are not known" in told.warnings[0]
-    assert new.manifest["corrections"][0]["scored"] is False
+    assert new.manifest.corrections[0].more["scored"] is False
     assert "mini-matcher" in told.warnings[0]
     assert pair_of(made, 0).region == drawn and pair_of(made, 0).similarity == 0
     assert not made.similarity[:, drawn].any()
@@ -237,9 +237,9 @@ def test_a_sample_of_which_nothing_is_left_is_dropped_and_counted(small, tmp_pat
     boxes = tuple(range(len(small[5].regions)))
     new, told = applied(small, tmp_path, {0: State(struck=everything), 5: State(deleted=boxes)})
     assert len(new) == 4 and told.dropped == 2
-    counts = new.manifest["counts"]
-    assert counts["drops"] == {"correct/no_sentence": 1, "correct/no_region": 1}
-    assert counts["ingested"] == 6 == counts["shipped"] + counts["dropped"]
+    counts = new.manifest.counts
+    assert counts.drops == {"correct/no_sentence": 1, "correct/no_region": 1}
+    assert counts.ingested == 6 == counts.shipped + counts.dropped
     assert new.drops()["sample_id"].to_pylist() == [small[0].sample_id, small[5].sample_id]
     all_gone = {n: State(struck=tuple(range(len(small[n].sentences)))) for n in range(6)}
     file = corrected(small, tmp_path / "all.jsonl", all_gone)
@@ -250,13 +250,13 @@ def test_a_sample_of_which_nothing_is_left_is_dropped_and_counted(small, tmp_pat
 def test_the_manifest_and_the_card_tell_where_corrections_are_from(small, tmp_path):
     new, told = applied(small, tmp_path, {0: State(struck=(1,), right=True)})
     digest = hashlib.sha256((tmp_path / "c.jsonl").read_bytes()).hexdigest()
-    (entry,) = new.manifest["corrections"]
-    assert entry["files"] == [{"sha256": digest, "lines": 1, "by": ["anna"]}]
-    assert (entry["manifest_sha256"], entry["rows"]) == (sha256(small), 6)
-    assert (entry["struck"], entry["right"], entry["samples"]) == (1, 1, 1)
+    (entry,) = new.manifest.corrections
+    assert entry.more["files"] == [{"sha256": digest, "lines": 1, "by": ["anna"]}]
+    assert (entry.manifest_sha256, entry.rows) == (sha256(small), 6)
+    assert [entry.more[key] for key in ("struck", "right", "samples")] == [1, 1, 1]
     card = " ".join((tmp_path / "new" / "README.md").read_text().split())
     assert "1 of the 6 samples of dataset and corrected them (1 struck, 1 right)" in card
-    before, after = small.manifest["fingerprints"], new.manifest["fingerprints"]
+    before, after = small.manifest.fingerprints, new.manifest.fingerprints
     assert before["ingest"] == after["ingest"] and before["pair"] != after["pair"]
     assert told.warnings == ()
 
@@ -268,7 +268,7 @@ def test_a_corrected_dataset_is_corrected_paired_selected_and_merged(small, tmp_
     glit.apply_corrections(first.path, tmp_path / "second", [file])
     second = Dataset(tmp_path / "second")
     assert pair_of(second[3], 0).region == drawn
-    assert [each["files"][0]["by"] for each in second.manifest["corrections"]] == [
+    assert [each.more["files"][0]["by"] for each in second.manifest.corrections] == [
         ["anna"], ["ben"],
     ]  # fmt: skip
     settings = ["pair.rule=argmax"]
@@ -276,7 +276,7 @@ def test_a_corrected_dataset_is_corrected_paired_selected_and_merged(small, tmp_
     assert pair_of(again[3], 0).region == drawn and pair_of(again[3], 0).probability is None
     parts = glit.split(again.path, tmp_path / "parts", {"a": 0.5, "b": 0.5})
     merged = glit.merge([part.path for part in parts.values()], tmp_path / "merged")
-    assert len(merged.manifest["merged"][0]["corrections"]) == 2
+    assert len(merged.manifest.merged[0].more["corrections"]) == 2
     for order, datasets in (("x", [small, parts["a"]]), ("y", [parts["a"], small])):
         half = glit.merge([each.path for each in datasets], tmp_path / order)
         assert glit.verify(half.path) == [] and len(half) == len(small)

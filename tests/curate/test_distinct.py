@@ -62,14 +62,14 @@ def test_the_sharpest_stays_and_the_pairs_are_told(dataset, tmp_path):
     }
     assert {row["kind"] for row in pairs} == {"meaning"}
     assert all(0 <= row["distance"] <= 0.03 for row in pairs)
-    counts = found.manifest["counts"]
-    assert (counts["shipped"], counts["duplicates"]) == (10 - len(pairs), len(pairs))
+    counts = found.manifest.counts
+    assert (counts.shipped, counts.duplicates) == (10 - len(pairs), len(pairs))
     kept = {row.source_path for row in found}
     assert kept.isdisjoint({row["source_path"] for row in pairs})
     assert kept >= {row["kept_path"] for row in pairs}
     sql = "SELECT max(distance) FROM duplicates"
     assert query(str(tmp_path / "a" / "new"), sql).fetchall()[0][0] <= 0.03
-    selection = found.manifest["selection"]
+    selection = found.manifest.selection.more
     assert selection["distinct"] == 0.97 and selection["model"] == "mini-matcher"
     assert len(selection["model_sha256"]) == 64
     glit.select(dataset, tmp_path / "b" / "new", distinct=0.97, model="mini-matcher")
@@ -91,7 +91,7 @@ def test_parts_keep_the_balance_and_no_repeats(dataset, tmp_path, run_glit):
     assert done.code == 0 and "near-duplicates left out" in done.output
     parts = [glit.open_dataset(tmp_path / "new" / part) for part in ("a", "b")]
     assert all(glit.verify(part.path) == [] for part in parts)
-    total = sum(len(part) + part.manifest["counts"]["duplicates"] for part in parts)
+    total = sum(len(part) + part.manifest.counts.duplicates for part in parts)
     assert total == 10
     glit.merge([part.path for part in parts], tmp_path / "merged")
     assert glit.verify(tmp_path / "merged") == []

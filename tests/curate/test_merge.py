@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -14,10 +15,10 @@ from building import run_build
 import glit
 from glit.curate import rewrite
 from glit.dataset.croissant import CROISSANT
+from glit.dataset.recorded_rules import scores_of
 from glit.errors import DatasetError, InputError, RecipeError
 from glit.rules.calibration import Calibration
 from glit.rules.logistic import Logistic
-from glit.stages.pair import identity_of_scores
 from glit.storage.store import to_json
 
 VERSION_1 = Path(__file__).parent.parent / "files" / "version-1"
@@ -49,18 +50,18 @@ def test_rows_one_after_another_the_first_of_a_repeated_sample(built, halves, tm
     origins = [(row["dataset"], row["recipe"]) for row in merged["origin"].to_pylist()]
     assert origins == [("a", "mini")] * 14 + [("b", "mini")] * 10
     assert glit.verify(found.path) == []
-    counts = found.manifest["counts"]
-    assert (counts["ingested"], counts["shipped"], counts["duplicates"]) == (28, 24, 4)
-    assert counts["dropped"] == 0 and len(found.drops()) == 0
+    counts = found.manifest.counts
+    assert (counts.ingested, counts.shipped, counts.duplicates) == (28, 24, 4)
+    assert counts.dropped == 0 and len(found.drops()) == 0
     repeated = found.duplicates().to_pylist()
     assert [row["source_path"] for row in repeated] == [f"{n:06d}.png" for n in range(10, 14)]
     assert all((row["kind"], row["kept_path"]) == ("exact", row["source_path"]) for row in repeated)
-    merged = found.manifest["merged"]
-    assert [(each["name"], each["rows"]) for each in merged] == [("a", 14), ("b", 14)]
-    assert merged[1]["selection"]["where"] == "source_path >= '000010'"
-    assert "selection" not in found.manifest and "rules" not in found.manifest
-    assert found.manifest["fingerprints"] == glit.open_dataset(built).manifest["fingerprints"]
-    assert str(tmp_path) not in json.dumps(found.manifest)
+    merged = found.manifest.merged
+    assert [(each.name, each.rows) for each in merged] == [("a", 14), ("b", 14)]
+    assert merged[1].more["selection"]["where"] == "source_path >= '000010'"
+    assert found.manifest.selection is None and found.manifest.rules == ()
+    assert found.manifest.fingerprints == glit.open_dataset(built).manifest.fingerprints
+    assert str(tmp_path) not in json.dumps(found.manifest.as_dict())
     card = " ".join((tmp_path / "new" / "README.md").read_text().split())
     assert "Merged from a (`mini`), b (`mini`)" in card
 
@@ -85,24 +86,24 @@ def two_rules(scenes, built, halves, tmp_path_factory) -> Path:
 def test_pairs_of_two_rules_are_verified_by_either(two_rules, run_glit, tmp_path):
     assert glit.verify(two_rules) == []
     manifest = glit.open_dataset(two_rules).manifest
-    assert [each["recipe"]["pair"]["rule"] for each in manifest["rules"]] == ["argmax", "centred"]
+    assert [each.name(2) for each in manifest.rules] == ["argmax", "centred"]
     told = run_glit("explain", two_rules, "000003.png")
     assert told.code == 0 and "argmax, centred" in told.output
     assert run_glit("view", two_rules, "-o", tmp_path / "page.html").code == 0
-    wrong = dict(manifest, rules=manifest["rules"][:1])
+    wrong = dataclasses.replace(manifest, rules=manifest.rules[:1])
     (copy := tmp_path / "copy").mkdir()
     shutil.copytree(two_rules, copy, dirs_exist_ok=True)
-    (copy / "manifest.json").write_text(json.dumps(wrong))
+    (copy / "manifest.json").write_bytes(wrong.as_bytes())
     assert any("the rule gives" in breach for breach in glit.verify(copy))
 
 
 def test_a_part_of_two_rules_keeps_them_and_other_pairs_have_one(two_rules, halves, tmp_path):
     part = glit.select(two_rules, tmp_path / "part", sample=12)
-    assert len(part.manifest["rules"]) == 2 and glit.verify(part.path) == []
+    assert len(part.manifest.rules) == 2 and glit.verify(part.path) == []
     again = glit.merge([part.path, halves[1]], tmp_path / "again")
-    assert len(again.manifest["rules"]) == 2 and glit.verify(again.path) == []
+    assert len(again.manifest.rules) == 2 and glit.verify(again.path) == []
     before = {row.sample_id: row.extra["origin"] for row in glit.open_dataset(two_rules)}
-    digest = again.manifest["merged"][1]["manifest_sha256"]
+    digest = again.manifest.merged[1].manifest_sha256
     for row in again:  # a merged dataset's rows keep theirs
         origin = row.extra["origin"]
         new = {"dataset": "b", "recipe": "mini", "manifest_sha256": digest}
@@ -110,7 +111,7 @@ def test_a_part_of_two_rules_keeps_them_and_other_pairs_have_one(two_rules, halv
     by_origin = glit.select(again.path, tmp_path / "one-origin", where="origin.dataset = 'centred'")
     assert {row.extra["origin"]["dataset"] for row in by_origin} == {"centred"}
     one = glit.pair(two_rules, tmp_path / "one", settings=["pair.rule=argmax"])
-    assert "rules" not in one.manifest and glit.verify(one.path) == []
+    assert one.manifest.rules == () and glit.verify(one.path) == []
 
 
 def test_other_recipes_and_models(built, scenes, tmp_path):
@@ -125,9 +126,9 @@ def test_other_recipes_and_models(built, scenes, tmp_path):
     half = glit.select(built, tmp_path / "half", where="source_path < '000020'")
     found = glit.merge([half.path, some.path], tmp_path / "new")
     assert glit.verify(found.path) == [] and len(found) == 24
-    assert found.manifest["recipe"]["name"] == "mini + other"
-    assert found.manifest["models"]["matcher-2"]["sha256"] == "0" * 64
-    ours, theirs, both = (each.manifest["fingerprints"] for each in (half, some, found))
+    assert found.manifest.recipe.name == "mini + other"
+    assert found.manifest.models["matcher-2"].sha256 == "0" * 64
+    ours, theirs, both = (each.manifest.fingerprints for each in (half, some, found))
     assert {step for step in both if both[step] != ours[step]} == {
         step for step in ours if ours[step] != theirs[step]
     }
@@ -142,7 +143,7 @@ def calibrated(folder: Path, dataset) -> list[str]:
     """Settings with a calibration that fits to a dataset."""
     calibration = Calibration(
         rule={"rule": "argmax"},
-        scores=identity_of_scores(dataset.manifest["models"], dataset.manifest["recipe"]["score"]),
+        scores=scores_of(dataset.manifest),
         pair=Logistic(evidence=("value",), mean=(0.0,), scale=(1.0,), weight=(1.0,), bias=0.0),
     )
     (folder / "own.json").write_text(json.dumps(calibration.as_dict()))
@@ -153,7 +154,7 @@ def calibrated(folder: Path, dataset) -> list[str]:
 
 def test_version_1(tmp_path):
     found = glit.merge([VERSION_1 / "lism", VERSION_1 / "flism"], tmp_path / "new")
-    assert found.manifest["schema_version"] == 1 and glit.verify(found.path) == []
+    assert found.manifest.schema_version == 1 and glit.verify(found.path) == []
 
 
 def changed(dataset: Path, to: Path, change) -> Path:
@@ -195,7 +196,7 @@ def test_other_columns_are_named(built, scenes, tmp_path):
 @pytest.mark.parametrize("key", ["merged", "rules", "selection"])
 def test_a_damaged_entry_is_named(halves, tmp_path, key):
     broken = changed(halves[0], tmp_path / "broken", lambda m: m.update({key: [3]}))
-    with pytest.raises(DatasetError, match=f"'{key}' is damaged"):
+    with pytest.raises(DatasetError, match=f"manifest.json: '{key}': found"):
         glit.open_dataset(broken)
 
 

@@ -11,6 +11,7 @@ from building import run_build
 import glit
 from glit.curate import rewrite as module
 from glit.errors import InputError, RecipeError
+from glit.plain import as_plain
 from glit.storage.store import Store
 
 CENTRED = ["pair.rule=centred", "pair.logit_scale=40", "pair.detector_bonus=4"]
@@ -29,9 +30,9 @@ def test_the_bytes_and_the_fingerprints_of_a_build(scenes, tmp_path, store):
     again = glit.pair(tmp_path / "plain", tmp_path / "again", settings=CENTRED)
     assert data(tmp_path / "again") == data(tmp_path / "built") != data(tmp_path / "plain")
     built = json.loads((tmp_path / "built" / "manifest.json").read_text())
-    assert again.manifest["fingerprints"] == built["fingerprints"]
-    assert again.manifest["files"] == built["files"]
-    assert again.manifest["recipe"]["pair"] == built["recipe"]["pair"]
+    assert again.manifest.fingerprints == built["fingerprints"]
+    assert as_plain(again.manifest.files) == built["files"]
+    assert again.manifest.recipe.tables["pair"] == built["recipe"]["pair"]
     assert glit.verify(tmp_path / "again") == []
 
 
@@ -57,8 +58,8 @@ def test_version_1_is_refused(tmp_path):
 def test_another_rule_leaves_the_options_of_the_old_one(built, tmp_path):
     once = glit.pair(built, tmp_path / "once", settings=CENTRED)
     twice = glit.pair(once.path, tmp_path / "twice", settings=["pair.rule=argmax"])
-    assert twice.manifest["recipe"]["pair"]["rule"] == "argmax"
-    assert "detector_bonus" not in twice.manifest["recipe"]["pair"]
+    assert twice.manifest.recipe.tables["pair"]["rule"] == "argmax"
+    assert "detector_bonus" not in twice.manifest.recipe.tables["pair"]
     assert data(tmp_path / "twice") == data(Path(built))
 
 

@@ -304,7 +304,7 @@ def test_embeddings_find_what_hashes_do_not(scenes, plain, parts, tmp_path, run_
     drops = {row["source_path"]: row["message"] for row in without.drops().to_pylist()}
     assert drops.keys() == wanted.keys()
     assert all(message.startswith("part.png: meaning (cosine 0.") for message in drops.values())
-    assert without.manifest["models"]["embedder"]["name"] == "mini-matcher"
+    assert without.manifest.models["embedder"].name == "mini-matcher"
     assert glit.verify(without.path) == []
     with pytest.raises(RecipeError, match=r"name the lists' model"):
         load_recipe("mini", overrides=settings)
@@ -369,7 +369,7 @@ def test_a_changed_list_is_another_fingerprint(scenes, listed, tmp_path):
             scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl", limit=3,
             overrides=["exclude.enabled=true", f'exclude.lists=["{listed}"]'],
         )  # fmt: skip
-        return Dataset(str(tmp_path / "out")).manifest["fingerprints"]["exclude"]
+        return Dataset(str(tmp_path / "out")).manifest.fingerprints["exclude"]
 
     before = build()
     picture = thumbnail(decode((scenes / "images" / "000002.png").read_bytes()))

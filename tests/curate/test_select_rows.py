@@ -21,6 +21,7 @@ import glit
 from glit.curate import rewrite
 from glit.dataset.query import query
 from glit.errors import DatasetError, InputError, UserError
+from glit.plain import as_plain
 from glit.storage.folder_lock import folder_lock
 
 VERSION_1 = Path(__file__).parent.parent / "files" / "version-1" / "lism"
@@ -44,19 +45,20 @@ def test_rows_of_a_condition_are_the_old_rows_and_the_rest_is_dropped(built, tmp
     assert names(found) == [f"{number:06d}.png" for number in range(10)]
     assert tables(tmp_path / "new").equals(tables(built).slice(0, 10), check_metadata=True)
     assert glit.verify(tmp_path / "new") == []
-    assert found.manifest["counts"] == {
+    assert as_plain(found.manifest.counts) == {
         "ingested": 24, "shipped": 10, "dropped": 14, "duplicates": 0,
         "drops": {"select/not_selected": 14},
-        "without_pair": found.manifest["counts"]["without_pair"],
+        "without_pair": found.manifest.counts.without_pair,
     }  # fmt: skip
     left = found.drops().to_pylist()
     assert [row["source_path"] for row in left] == [f"{n:06d}.png" for n in range(10, 24)]
     assert {(row["stage"], row["reason"]) for row in left} == {("select", "not_selected")}
     old = glit.open_dataset(built).manifest
     for key in ("recipe", "models", "fingerprints", "packages", "tokenizer", "calibration"):
-        assert found.manifest[key] == old[key]
-    selection = found.manifest["selection"]
-    assert selection.pop("manifest_sha256") and str(tmp_path) not in json.dumps(found.manifest)
+        assert getattr(found.manifest, key) == getattr(old, key)
+    selection = as_plain(found.manifest.selection)
+    assert selection.pop("manifest_sha256")
+    assert str(tmp_path) not in json.dumps(found.manifest.as_dict())
     assert selection == {
         "name": "dataset", "rows": 24, "seed": 0, "where": "source_path < '000010'"
     }  # fmt: skip
@@ -69,7 +71,7 @@ def test_all_rows_are_the_rows_of_the_build(built, tmp_path):
     found = glit.select(built, tmp_path / "new")
     assert tables(tmp_path / "new").equals(tables(built), check_metadata=True)
     assert data_bytes(tmp_path / "new") == data_bytes(built)
-    assert found.manifest["counts"]["drops"] == {} and glit.verify(found.path) == []
+    assert found.manifest.counts.drops == {} and glit.verify(found.path) == []
 
 
 def test_twice_gives_the_same_bytes_and_a_part_of_a_part_knows_both(built, tmp_path):
@@ -77,7 +79,7 @@ def test_twice_gives_the_same_bytes_and_a_part_of_a_part_knows_both(built, tmp_p
         once = glit.select(built, tmp_path / name / "new", sample=9, seed=3)
     assert everything(tmp_path / "a") == everything(tmp_path / "b")
     again = glit.select(once.path, tmp_path / "again", sample=4)
-    assert again.manifest["selection"]["before"] == once.manifest["selection"]
+    assert again.manifest.selection.more["before"] == as_plain(once.manifest.selection)
     assert glit.verify(again.path) == [] and set(names(again)) < set(names(once))
 
 
@@ -109,8 +111,8 @@ def test_parts_are_whole_and_share_nothing(built, tmp_path):
     assert sorted(together) == names(glit.open_dataset(built))
     for name, part in parts.items():
         assert glit.verify(part.path) == [] and Path(part.path) == tmp_path / "new" / name
-        assert part.manifest["selection"]["part"] == name
-        assert part.manifest["counts"]["dropped"] == 24 - len(part)
+        assert part.manifest.selection.more["part"] == name
+        assert part.manifest.counts.dropped == 24 - len(part)
     other = glit.split(built, tmp_path / "other", {"train": 0.7, "val": 0.3}, seed=2)
     assert set(names(other["train"])) != set(names(parts["train"]))
 
@@ -139,7 +141,7 @@ def test_images_that_look_alike_share_a_part(scenes, tmp_path):
         assert len(a | b) == 8 and bool(a & b) == shared
         assert sum(map(len, parts.values())) == 32
         assert all(glit.verify(part.path) == [] for part in parts.values())
-    assert parts["a"].manifest["selection"]["near"] == 7
+    assert parts["a"].manifest.selection.more["near"] == 7
 
 
 @pytest.mark.parametrize(
@@ -211,7 +213,7 @@ def test_further_columns_images_by_path_and_additions(scenes, tmp_path):
     glit.add(tmp_path / "old", executor="local", quiet=True)
     found = glit.select(tmp_path / "old", tmp_path / "new", where="source_path > '000004'")
     assert tables(tmp_path / "new").equals(tables(tmp_path / "old").slice(4), check_metadata=True)
-    assert "negatives" in found.schema.names and "additions" not in found.manifest
+    assert "negatives" in found.schema.names and not found.manifest.additions
     assert glit.verify(found.path) == []
 
 
@@ -219,7 +221,7 @@ def test_a_dataset_of_version_1(tmp_path):
     old = glit.open_dataset(VERSION_1)
     first = next(old.rows()).source_path
     found = glit.select(VERSION_1, tmp_path / "new", where=f"source_path = '{first}'")
-    assert found.manifest["schema_version"] == 1 and names(found) == [first]
+    assert found.manifest.schema_version == 1 and names(found) == [first]
     assert glit.verify(found.path) == glit.verify(VERSION_1) == []
 
 

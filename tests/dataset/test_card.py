@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from glit.api import statistics
 from glit.dataset.card import balance, dataset_card, paragraph, size_category
+from glit.dataset.manifest import Counts
 
 
 def test_the_hub_reads_features_sizes_and_a_licence_to_be_named(built, tmp_path):
@@ -26,8 +27,10 @@ def test_no_line_is_long_and_no_sum_is_torn(built):
 
     text = dataset_card(Dataset(str(built)).manifest, statistics(built)).split("---", 2)[2]
     assert all(len(line) <= 100 or line.startswith("|") for line in text.splitlines())
-    counts = {"ingested": 9, "shipped": 5, "duplicates": 1, "without_pair": 2,
-              "drops": {"ingest/corrupt": 2, "caption/looping": 1}}  # fmt: skip
+    counts = Counts(
+        ingested=9, shipped=5, dropped=3, duplicates=1, without_pair=2,
+        drops={"ingest/corrupt": 2, "caption/looping": 1},
+    )  # fmt: skip
     assert balance(counts).splitlines()[2:] == [
         "| found | 9 |",
         "| here | 5 |",

@@ -100,15 +100,15 @@ def test_responsible_ai_fields_come_from_the_run(dataset):
     )
     assert "1 images were dropped (1 ingest/not_an_image)" in metadata.data_collection_missing_data
     protocol = " ".join(metadata.data_annotation_protocol)
-    assert dataset.manifest["prompt"] and dataset.manifest["prompt"] in protocol
+    assert dataset.manifest.prompt and dataset.manifest.prompt in protocol
     assert "mini-captioner" in protocol and "rule argmax" in protocol
     tools = " ".join(metadata.machine_annotation_tools)
-    for model in dataset.manifest["models"].values():
-        assert model["sha256"] in tools
+    for model in dataset.manifest.models.values():
+        assert model.sha256 in tools
     assert metadata.data_biases[0].startswith(YOURS)
     activity = said["prov:wasGeneratedBy"]
-    assert dataset.manifest["fingerprints"]["pack"] in activity["prov:label"]
-    assert len(activity["prov:wasAssociatedWith"]) == 1 + len(dataset.manifest["models"])
+    assert dataset.manifest.fingerprints["pack"] in activity["prov:label"]
+    assert len(activity["prov:wasAssociatedWith"]) == 1 + len(dataset.manifest.models)
 
 
 def test_pairs_of_another_rule_have_another_croissant(dataset, tmp_path):
@@ -128,7 +128,7 @@ def test_columns_of_all_stages_are_records_too(scenes, tmp_path):
     dataset = Dataset(str(tmp_path / "d"))
     assert opened(dataset.path).metadata.ctx.issues.errors == set()
     records, rows = list(opened(dataset.path).records("samples")), list(dataset.table().to_pylist())
-    assert {"quality", "negatives"} <= set(dataset.manifest["columns"])
+    assert {"quality", "negatives"} <= set(dataset.manifest.columns)
     for record, row in zip(records, rows, strict=True):
         assert record["samples/quality"]["samples/quality/sharpness"] == row["quality"]["sharpness"]
         found = [each["samples/negatives/text"] for each in record["samples/negatives"]]

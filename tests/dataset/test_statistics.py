@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 import glit
 from glit import api
 from glit.data.schema import CAPTIONS, PAIR, REGION, SENTENCE
+from glit.dataset.manifest import MergedDataset, RecordedRecipe
 from glit.dataset.reader import Dataset
 from glit.dataset.select import narrowed
 from glit.dataset.statistics import (
@@ -31,9 +33,15 @@ from glit.dataset.statistics import (
 from glit.errors import DatasetError
 from glit.view.charts import figures
 
-MANIFEST = {"recipe": {"score": {"backend": "clip"}}}
-ALONE = {"recipe": {"propose": {"enabled": False}}}
-FILES = {"recipe": {"score": {"backend": "file"}}}
+
+def made_by(tables) -> MergedDataset:
+    recipe = RecordedRecipe(name="r", about="", tables=tables)
+    return MergedDataset(name="d", manifest_sha256="", rows=1, recipe=recipe)
+
+
+MANIFEST = made_by({"score": {"backend": "clip"}})
+ALONE = made_by({"propose": {"enabled": False}})
+FILES = made_by({"score": {"backend": "file"}})
 
 
 def sentence(token_end):
@@ -112,7 +120,8 @@ def test_no_regions_of_captions_alone_and_no_similarity_from_files():
     assert tally().statistics(ALONE).per_image == {}
     assert "regions" not in " ".join(name for name, _ in lines(tally().statistics(ALONE)))
     assert tally().statistics(FILES).per_image == {"regions": 1.0, "pairs": 1.0}
-    merged = {**MANIFEST, "merged": [MANIFEST, {**MANIFEST, "merged": [MANIFEST, FILES]}]}
+    inner = replace(MANIFEST, merged=(MANIFEST, FILES))
+    merged = replace(MANIFEST, merged=(MANIFEST, inner))
     assert tally().statistics(merged).per_image == {"regions": 1.0, "pairs": 1.0}
     none = tally([{**row, "pairs": []} for row in ROWS]).statistics(MANIFEST)
     assert none.per_image == {"regions": 1.0, "pairs": 0.0}
@@ -161,7 +170,7 @@ def test_the_spans_of_a_dataset_are_what_its_tokenizer_counts(built):
     own = api.statistics(built)
     again = api.statistics(built, tokenizer=own.tokenizer)
     assert own == again and own.tokens is not None
-    assert own.tokenizer == Dataset(built).manifest["tokenizer"]["name"]
+    assert own.tokenizer == Dataset(built).manifest.tokenizer.name
     assert narrowed_statistics(Dataset(built)) == own
     some = narrowed(Dataset(built), "len(sentences) > 8")
     lengths = [len(row.sentences) for row in some.rows()]
@@ -207,7 +216,7 @@ def test_captions_alone_and_what_is_merged_with_them(scenes, built, tmp_path, ru
     run_build(
         scenes / "images", tmp_path / "alone", recipe="captions-only", limit=3,
         captions=scenes / "captions.jsonl",
-        overrides=[f"split.tokenizer={Dataset(built).manifest['tokenizer']['name']}"],
+        overrides=[f"split.tokenizer={Dataset(built).manifest.tokenizer.name}"],
     )  # fmt: skip
     alone = api.statistics(tmp_path / "alone")
     assert alone.images == 3 and alone.per_image == {} and alone.tokens is not None

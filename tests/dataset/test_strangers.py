@@ -176,7 +176,7 @@ def test_a_manifest_names_files_of_its_own_alone(deep, name):
         lambda path: list(verify(str(path))),
         lambda path: query(path, "SELECT 1"),
     ):
-        with pytest.raises(DatasetError, match="'files': .* is damaged"):
+        with pytest.raises(DatasetError, match="'files': .*: is no name of a dataset's file"):
             command(deep)
 
 

@@ -61,9 +61,9 @@ def test_an_image_that_does_not_decode(tiny_clip, make_dataset) -> None:
 def test_models_and_settings_that_cannot_be(tmp_path: Path, make_dataset) -> None:
     with pytest.raises(WeightsError):
         evaluate("retrieval", [str(tmp_path)], str(make_dataset(3)), CONFIG)
-    with pytest.raises(RecipeError, match=r"evaluate.image_fit = 'stretch'"):
+    with pytest.raises(RecipeError, match=r"'stretch'; known"):
         EvaluateConfig(image_fit="stretch")
-    with pytest.raises(RecipeError, match=r"evaluate.recall_at"):
+    with pytest.raises(RecipeError, match="recall_at"):
         EvaluateConfig(recall_at=(0,))
 
 

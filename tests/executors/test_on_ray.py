@@ -278,7 +278,7 @@ def test_an_image_that_segfaults_is_dropped_and_the_rest_is_shipped(
         scenes / "images", out, captions=scenes / "captions.jsonl", executor=executor,
         overrides=["ingest.chunk_size=8"], recipe="mini",
     )  # fmt: skip
-    assert manifest["counts"]["drops"] == {"propose/worker_crash": 1}
+    assert manifest.counts.drops == {"propose/worker_crash": 1}
     assert list(verify(str(out))) == []
     rows, whole = (
         {row["source_path"]: row for row in pq.read_table(folder / "data").to_pylist()}

@@ -6,7 +6,7 @@ import pytest
 
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, InputError, UserError
-from glit.exporters import EXPORTERS, export
+from glit.exporters import EXPORTERS, ExportFormat, export
 
 
 def test_a_format_that_does_not_exist(built, tmp_path):
@@ -32,7 +32,7 @@ def test_an_export_that_fails_leaves_nothing(built, tmp_path, monkeypatch):
         (folder / "half").write_text("x")
         raise DatasetError("row group 3 cannot be read")
 
-    monkeypatch.setitem(EXPORTERS, "fails", fails)
+    monkeypatch.setitem(EXPORTERS, "fails", ExportFormat(write=fails))
     with pytest.raises(DatasetError):
         export(Dataset(built), to="fails", output=tmp_path / "out")
     assert [*tmp_path.iterdir()] == []

@@ -40,7 +40,7 @@ def test_captions_of_every_kind(scenes, tmp_path):
     progress = StageProgress(Console(file=said, width=400))
     manifest = run_build(images, tmp_path / "out", captions=file, progress=progress)
     assert "glit: captions.jsonl: no image here for 1 of its paths: nobody.png\n" in said.getvalue()
-    assert manifest["counts"]["drops"] == {
+    assert manifest.counts.drops == {
         "caption/ambiguous_caption": 1,
         "caption/empty_caption": 1,
         "caption/no_caption": 1,
@@ -71,7 +71,7 @@ def test_sidecar_captions(tmp_path):
         (tmp_path / "in" / f"{name}.png").write_bytes(png(seed=ord(name)))
     (tmp_path / "in" / "a.txt").write_text("A red square.\n")
     manifest = run_build(tmp_path / "in", tmp_path / "out", overrides=["caption.backend=sidecar"])
-    assert manifest["counts"]["drops"] == {"caption/no_caption": 1}
+    assert manifest.counts.drops == {"caption/no_caption": 1}
     row = pq.read_table(tmp_path / "out" / "data").to_pylist()[0]
     assert row["caption"] == "A red square."
     assert row["caption_source"]["kind"] == "provided"
@@ -102,7 +102,7 @@ def test_half_a_character_drops_the_image_and_names_no_other(tmp_path):
     file = tmp_path / "captions.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
     manifest = run_build(images, tmp_path / "out", captions=file)
-    assert manifest["counts"]["drops"] == {"caption/no_caption": 2}
+    assert manifest.counts.drops == {"caption/no_caption": 2}
     drops = pq.read_table(tmp_path / "out" / "drops.parquet").to_pylist()
     assert [drop["message"] for drop in drops] == [
         "captions.jsonl: row 1 holds half a character (a lone surrogate), which no UTF-8 text can; "

@@ -68,7 +68,7 @@ def regions(tmp_path) -> Path:
 
 def test_boxes_pairs_and_phrases_as_given(images, regions, tmp_path):
     manifest = build(images, tmp_path / "out", regions, "ground.enabled=true")
-    assert counts(manifest) == (3, 3, 0, 0) and "grounder" not in manifest["models"]
+    assert counts(manifest) == (3, 3, 0, 0) and "grounder" not in manifest.models
     assert not list(verify(str(tmp_path / "out")))
     rows = {row.source_path: row for row in Dataset(str(tmp_path / "out"))}
     ball, sun = rows["a.png"].regions[1], rows["a.png"].regions[0]
@@ -182,7 +182,7 @@ def test_what_does_not_fit_the_image_drops_it(images, tmp_path, rows, drop):
     file = jsonl(tmp_path / "regions.jsonl", *rows)
     manifest = build(images, tmp_path / "out", file, "ground.enabled=true")
     stage, message = drop
-    assert manifest["counts"]["drops"] == (
+    assert manifest.counts.drops == (
         {"propose/bad_masks": 1, "propose/no_masks": 1}
         if stage == "propose"
         else {f"{stage}/bad_masks": 1, "propose/no_masks": 1}

@@ -22,7 +22,7 @@ from adding import (
 from building import Counting, counts, data_bytes, edit_state, quiet, run_build
 
 from glit.curate.pair_again import pair_again
-from glit.dataset.manifest import read_manifest
+from glit.dataset.manifest import SeriesCounts, read_manifest
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import InputError, UserError
@@ -42,7 +42,7 @@ def test_what_is_added_is_what_one_build_of_all_would_hold(old, added, tmp_path)
     manifest = read_manifest(Store(added / "out"))
     assert counts(manifest) == (13, 11, 1, 1)
     assert counts(manifest) == counts(read_manifest(Store(tmp_path / "one")))
-    assert manifest["additions"] == [{"ingested": 6, "shipped": 4, "dropped": 1, "duplicates": 1}]
+    assert manifest.additions == (SeriesCounts(ingested=6, shipped=4, dropped=1, duplicates=1),)
     (copy,) = pq.read_table(added / "out" / "duplicates.parquet").to_pylist()
     assert (copy["source_path"], copy["kept_path"]) == ("000000-copy.png", "000003.png")
     assert list(verify(str(added / "out"))) == []
@@ -83,15 +83,15 @@ def test_nothing_new_leaves_everything_untouched(world):
 def test_again_and_again_with_a_limit(scenes, world, tmp_path):
     put(scenes, world / "in", *NEW)
     first = run_add(world, limit=3)
-    assert first.balance == {"ingested": 3, "shipped": 3, "dropped": 0, "duplicates": 0}
+    assert first.balance == SeriesCounts(ingested=3, shipped=3, dropped=0, duplicates=0)
     files = data_bytes(world / "out")
     second = run_add(world)
-    assert len(second.manifest["additions"]) == 2
+    assert len(second.manifest.additions) == 2
     put(scenes, world / "in", "000011.png")
     executor = Counting()
     third = run_add(world, executor=executor)
     assert set(executor.stages.values()) == {1}
-    assert [each["shipped"] for each in third.manifest["additions"]] == [3, 1, 1]
+    assert [each.shipped for each in third.manifest.additions] == [3, 1, 1]
     assert data_bytes(world / "out").items() >= files.items()
     assert list(verify(str(world / "out"))) == []
     run_build(world / "in", tmp_path / "one", overrides=OVERRIDES)
@@ -109,8 +109,8 @@ def test_a_damaged_data_file_is_packed_anew(old, grown):
 def test_nothing_usable_among_the_new_is_told_and_no_file_is_written(world):
     (world / "in" / "bad.png").write_bytes(b"no image")
     done = run_add(world)
-    assert done.balance == {"ingested": 1, "shipped": 0, "dropped": 1, "duplicates": 0}
-    assert done.manifest["counts"]["drops"] == {"ingest/not_an_image": 1}
+    assert done.balance == SeriesCounts(ingested=1, shipped=0, dropped=1, duplicates=0)
+    assert done.manifest.counts.drops == {"ingest/not_an_image": 1}
     assert not any(name.startswith("train-a") for name in data_bytes(world / "out"))
     assert list(verify(str(world / "out"))) == []
 
@@ -175,7 +175,7 @@ def test_captions_of_a_file_that_has_grown(scenes, tmp_path):
     captions.write_text("".join([*lines[:2], json.dumps(changed) + "\n", *lines[3:]]))
     before, notes = data_bytes(tmp_path / "out"), Notes()
     done = run_add(tmp_path, progress=notes)
-    assert done.balance == {"ingested": 4, "shipped": 4, "dropped": 0, "duplicates": 0}
+    assert done.balance == SeriesCounts(ingested=4, shipped=4, dropped=0, duplicates=0)
     assert "images 2 changed" in notes.told[0]  # one has a caption now, and one another
     assert data_bytes(tmp_path / "out").items() >= before.items()
     assert counts(retry(str(tmp_path / "out"), LocalExecutor(), quiet())) == (11, 11, 0, 0)
@@ -199,7 +199,7 @@ def test_another_shard_in_the_folder(scenes, tmp_path):
     run_build(tmp_path / "in", tmp_path / "out", overrides=OVERRIDES)
     shard("a.tar", *NEW, OLD[0])
     done = run_add(tmp_path)
-    assert done.balance == {"ingested": 5, "shipped": 4, "dropped": 0, "duplicates": 1}
+    assert done.balance == SeriesCounts(ingested=5, shipped=4, dropped=0, duplicates=1)
     paths = [row.source_path for row in Dataset(tmp_path / "out")]
     assert paths == [f"b.tar::{name}" for name in OLD[:4]] + [f"a.tar::{name}" for name in NEW]
     assert list(verify(str(tmp_path / "out"))) == []
@@ -212,7 +212,7 @@ def test_a_list_and_a_glob_are_asked_again(scenes, tmp_path):
     run_build(listed, tmp_path / "out", overrides=OVERRIDES)
     assert run_add(tmp_path).balance is None
     listed.write_text(listed.read_text() + "".join(f"{name}\n" for name in NEW[1:]))
-    assert run_add(tmp_path).manifest["counts"]["shipped"] == len(OLD) + len(NEW) - 1
+    assert run_add(tmp_path).manifest.counts.shipped == len(OLD) + len(NEW) - 1
     run_build(f"{tmp_path}/in/*2.png", tmp_path / "glob" / "out", overrides=OVERRIDES)
     put(scenes, tmp_path / "in", "000012.png", "000013.png")
     assert counts(run_add(tmp_path / "glob").manifest) == (2, 2, 0, 0)
@@ -223,7 +223,7 @@ def test_pairs_by_another_rule_of_what_was_added_to(added, tmp_path):
         Dataset(added / "out"), tmp_path / "other",
         settings=["pair.rule=centred", "pair.logit_scale=40"],
     )  # fmt: skip
-    assert len(manifest["additions"]) == 1 and FIRST in data_bytes(tmp_path / "other")
+    assert len(manifest.additions) == 1 and FIRST in data_bytes(tmp_path / "other")
     assert list(verify(str(tmp_path / "other"))) == []
 
 
@@ -256,7 +256,7 @@ def test_at_an_address(scenes, s3, tmp_path):
     for path in (tmp_path / "more").iterdir():
         images.write(path.name, path.read_bytes())
     done = add(out, LocalExecutor(), quiet())
-    assert done.balance == {"ingested": 4, "shipped": 4, "dropped": 0, "duplicates": 0}
+    assert done.balance == SeriesCounts(ingested=4, shipped=4, dropped=0, duplicates=0)
     assert FIRST in Store(out).names("data")
     assert list(verify(out)) == []
     assert add(out, LocalExecutor(), quiet()).balance is None

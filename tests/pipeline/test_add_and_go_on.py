@@ -154,7 +154,7 @@ def test_other_settings_with_replace_keep_what_they_do_not_touch(added, tmp_path
         overrides=[*OVERRIDES, "pair.rule=centred", "pair.logit_scale=40"],
     )  # fmt: skip
     assert executor.stages == {"pair": 5}  # three chunks of the build, two of the addition
-    assert len(other["additions"]) == 1 and FIRST in data_bytes(world / "out")
+    assert len(other.additions) == 1 and FIRST in data_bytes(world / "out")
     assert list(verify(str(world / "out"))) == []
     assert run_add(world).balance is None
 
@@ -168,7 +168,7 @@ def test_a_retry_after_it_packs_only_what_changes(scenes, added, tmp_path):
     before, executor = data_bytes(world / "out"), Counting()
     after = retry(str(world / "out"), executor, quiet())
     assert counts(after) == (13, 12, 0, 1) and executor.done["pack"] == 1
-    assert after["additions"] == [{"ingested": 6, "shipped": 5, "dropped": 0, "duplicates": 1}]
+    assert after.additions == [{"ingested": 6, "shipped": 5, "dropped": 0, "duplicates": 1}]
     now = data_bytes(world / "out")
     assert now.keys() == before.keys()
     assert {name for name in now if now[name] != before[name]} == {FIRST}

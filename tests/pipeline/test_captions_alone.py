@@ -13,13 +13,13 @@ from glit.api import statistics
 from glit.curate.merge import merge
 from glit.curate.pair_again import pair_again
 from glit.dataset.card import dataset_card
-from glit.dataset.manifest import has_regions, read_manifest
+from glit.dataset.manifest import read_manifest
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.doctor.examine import examine
 from glit.errors import InputError, RecipeError, RunError, UserError
 from glit.executors.local import LocalExecutor
-from glit.exporters import EXPORTERS, OF_REGIONS, export
+from glit.exporters import EXPORTERS, export
 from glit.pipeline.add import add
 from glit.pipeline.retry import retry
 from glit.pipeline.stage_task import StageWorker
@@ -71,10 +71,12 @@ def several(scenes, tmp_path_factory):
 
 def test_it_has_every_column_and_runs_three_stages(alone, built):
     manifest = read_manifest(Store(alone))
-    assert not has_regions(manifest) and manifest["recipe"]["propose"] == {"enabled": False}
-    assert set(manifest["fingerprints"]) == {*STEPS, "pack"}
-    assert manifest["recipe"].keys().isdisjoint({"score", "pair"})
-    assert set(manifest["models"]) == {"tokenizer"}
+    assert not manifest.recipe.has_regions and manifest.recipe.tables["propose"] == {
+        "enabled": False
+    }
+    assert set(manifest.fingerprints) == {*STEPS, "pack"}
+    assert manifest.recipe.tables.keys().isdisjoint({"score", "pair"})
+    assert set(manifest.models) == {"tokenizer"}
     dataset = Dataset(alone)
     assert dataset.schema.names == Dataset(built).schema.names
     row = dataset[0]
@@ -172,7 +174,7 @@ def test_it_grows_and_drops_come_back(scenes, tmp_path):
     captions.write_text("".join(line for line in lines if names[2] not in line))
     out = tmp_path / "out"
     run_build(images, out, recipe="captions-only", captions=captions)
-    assert read_manifest(Store(out))["counts"]["drops"] == {"caption/no_caption": 1}
+    assert read_manifest(Store(out)).counts.drops == {"caption/no_caption": 1}
     captions.write_text("".join(lines))
     assert counts(retry(str(out), LocalExecutor(), quiet())) == (6, 6, 0, 0)
     for name in names[6:9]:
@@ -209,7 +211,7 @@ def test_merged_with_others_each_row_keeps_what_it_has(scenes, alone, tmp_path):
         opened = [Dataset(tmp_path / part) for part in parts]
         out = tmp_path / f"merged-{at}"
         manifest = merge(opened, out, quiet())
-        assert has_regions(manifest) is ("with" in parts)
+        assert manifest.recipe.has_regions is ("with" in parts)
         assert list(verify(str(out))) == []
     without = [not row.regions for row in Dataset(tmp_path / "merged-0")]
     assert (without.count(False), without.count(True)) == (4, 20)
@@ -221,12 +223,12 @@ def test_rows_with_traces_of_regions_are_breaches(alone, tmp_path):
 
     manifest = read_manifest(Store(alone))
     row = Dataset(alone).table().slice(0, 1).to_pylist()[0]
-    tokenizer = manifest["tokenizer"]
-    assert list(breaches_alone(row, tokenizer)) == []
+    context = manifest.tokenizer.context
+    assert list(breaches_alone(row, context)) == []
     traces = {**row, "image_similarity": [0.0] * len(row["sentences"])}
-    assert list(breaches_alone(traces, tokenizer)) == ["no regions, but values in image_similarity"]
+    assert list(breaches_alone(traces, context)) == ["no regions, but values in image_similarity"]
     region = {"x0": 0, "y0": 0, "x1": 9, "y1": 9, "score": 1, "label": "", "source": "grid"}
-    found = list(row_breaches({**row, "regions": [region]}, tokenizer, []))
+    found = list(row_breaches({**row, "regions": [region]}, context, []))
     assert found == ["1 regions in a dataset of captions alone"]
 
 
@@ -239,7 +241,7 @@ def test_every_reader_takes_it_or_says_why_not(alone, tmp_path):
     page = write_report(dataset, tmp_path / "page.html")
     assert page["story"]["rule"] == "" and page["totals"]["pairs"] == 0
     for name in EXPORTERS:
-        if name in OF_REGIONS:
+        if EXPORTERS[name].needs_regions:
             with pytest.raises(InputError, match="a dataset of captions alone"):
                 export(dataset, to=name, output=tmp_path / name)
         elif name != "lance":

@@ -127,7 +127,7 @@ def test_a_file_of_regions_brings_its_own(scenes, tmp_path) -> None:
 
 def test_without_the_key_nothing_moves(scenes, tmp_path) -> None:
     plain = build(scenes, tmp_path / "d", "propose.backend=sa1b+grid", "propose.keep_masks=false")
-    assert "masks" not in plain.schema.names and "columns" not in plain.manifest
+    assert "masks" not in plain.schema.names and not plain.manifest.columns
     with pytest.raises(RecipeError, match="backend = 'yolos' has no masks"):
         build(scenes, tmp_path / "e", "propose.backend=yolos")
 

@@ -97,7 +97,7 @@ def test_an_object_that_may_not_be_read_is_dropped_and_a_key_that_expired_is_not
     with google.failing(times("denied", 1, "GET", "000001.png")):
         manifest = run_build(there, google.url("denied"), overrides=OVERRIDES)
     assert counts(manifest) == (3, 2, 1, 0)
-    assert manifest["counts"]["drops"] == {"ingest/unreadable": 1}
+    assert manifest.counts.drops == {"ingest/unreadable": 1}
     with (
         google.failing(lambda method, path: "expired" if ".png" in path else ""),
         pytest.raises(StorageError, match="expired .*; renew or change the keys, then"),

@@ -180,7 +180,7 @@ def test_a_bucket_that_is_deleted_in_the_middle_is_one_line_and_no_drop(here, fe
     for file in few.iterdir():
         images.write(file.name, file.read_bytes())
     manifest = run_build(images.root, output, overrides=OVERRIDES)
-    assert manifest["counts"]["shipped"] == NUM
+    assert manifest.counts.shipped == NUM
     assert remote_bytes(output) == data_bytes(here)
 
 
@@ -272,9 +272,9 @@ def test_an_expired_key_drops_no_image(there, s3):
     one = min(Store(there).names())
     with s3.failing(times("denied", 1, "GET", within=one)):
         manifest = run_build(there, output, overrides=OVERRIDES)
-    assert manifest["counts"]["drops"] == {"ingest/unreadable": 1}
+    assert manifest.counts.drops == {"ingest/unreadable": 1}
     after = retry(output, LocalExecutor(), quiet())
-    assert (after["counts"]["shipped"], after["counts"]["drops"]) == (NUM, {})
+    assert (after.counts.shipped, after.counts.drops) == (NUM, {})
 
 
 def test_captions_there(scenes, few, there, s3, tmp_path):

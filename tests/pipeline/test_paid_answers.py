@@ -72,5 +72,5 @@ def test_a_server_that_fails_on_some_does_not(photographs, tmp_path, monkeypatch
 
     with Server() as server:
         server.answer = answer
-        counts = build(photographs, tmp_path / "out", server, "batch_size=1")["counts"]
-    assert counts["shipped"] == 1 and counts["drops"] == {"caption/refusal": 6}
+        counts = build(photographs, tmp_path / "out", server, "batch_size=1").counts
+    assert counts.shipped == 1 and counts.drops == {"caption/refusal": 6}

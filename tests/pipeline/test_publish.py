@@ -8,18 +8,21 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from building import counts, data_bytes, png, run_build
+from building import counts, data_bytes, png, run_build, tiny
 
+from glit.dataset.manifest import read_manifest
 from glit.dataset.verify import verify
 from glit.errors import RunError
 from glit.executors.local import LocalExecutor
+from glit.planning.recipe import load_recipe
+from glit.storage.store import Store
 
 
 def test_scenes_become_a_dataset_that_keeps_every_promise(built):
-    manifest = json.loads((built / "manifest.json").read_text())
+    manifest = read_manifest(Store(built))
     assert counts(manifest) == (24, 24, 0, 0)
     assert list(verify(str(built))) == []
-    assert manifest["files"].keys() >= {"drops.parquet", "duplicates.parquet"}
+    assert manifest.files.keys() >= {"drops.parquet", "duplicates.parquet"}
     assert len(data_bytes(built)) == 8
 
 
@@ -86,3 +89,19 @@ def test_pack_goes_on_with_the_files_it_has(scenes, built, tmp_path):
     assert data_bytes(tmp_path / "out") == data_bytes(built)
     now = [(tmp_path / "out/data" / path.name).stat().st_ino for path in (first, second, third)]
     assert [a == b for a, b in zip(inodes, now, strict=True)] == [True, False, False]
+
+
+def test_the_manifest_holds_the_whole_recipe(scenes, tmp_path):
+    """Every key of every table, as the recipe has it and as the build was asked for it."""
+    out = tmp_path / "out"
+    overrides = [*tiny(), "caption.backend=provided", "pair.rule=lism", "ingest.min_side=17"]
+    run_build(scenes / "images", out, captions=scenes / "captions.jsonl", limit=2, recipe="mini",
+              overrides=overrides)  # fmt: skip
+    found = json.loads((out / "manifest.json").read_text())["recipe"]
+    wanted = load_recipe("mini", overrides=overrides)
+    assert found == json.loads(json.dumps(wanted.as_dict()))
+    assert found["name"] == "mini" and found["about"] == wanted.about != ""
+    assert found["pair"]["rule"] == "lism" and found["ingest"]["min_side"] == 17
+    assert list(found) == sorted([
+        "name", "about", "ingest", "caption", "split", "propose", "score", "pair", "pack"
+    ])  # fmt: skip

@@ -50,7 +50,7 @@ def test_retry_brings_back_what_failed_and_leaves_the_rest(scenes, built, tmp_pa
     captions.write_text("".join(lines))
     out = tmp_path / "out"
     first = run_build(images, out, captions=captions)
-    assert first["counts"]["drops"] == {"ingest/unreadable": 1}
+    assert first.counts.drops == {"ingest/unreadable": 1}
 
     again = retry(str(out), LocalExecutor(), quiet(), stage="caption")
     assert counts(again) == (24, 23, 1, 0)
@@ -145,8 +145,8 @@ def test_a_build_that_finishes_a_stopped_retry_does_not_take_its_settings(
     (out / "manifest.json").unlink()  # as where it is stopped while the dataset is replaced
     manifest = run_build(images, out, overrides=overrides)
     assert counts(manifest) == (3, 3, 0, 0)
-    assert manifest["recipe"]["ingest"]["min_side"] == 16
-    assert manifest["retries"][0]["settings"] == {"ingest": {"min_side": 8}}
+    assert manifest.recipe.tables["ingest"]["min_side"] == 16
+    assert manifest.retries[0].settings == {"ingest": {"min_side": 8}}
     assert list(verify(str(out))) == []
 
 
@@ -201,7 +201,7 @@ def test_another_retry_keeps_what_a_stopped_one_did_and_tells_its_settings(scene
         retry(str(out), Counting(stop_after=1), quiet(), settings=["ingest.min_side=16"])
     assert status(str(out))["retrying"] and (out / "manifest.json").is_file()
     told = retry(str(out), LocalExecutor(), quiet(), stage="pair")
-    assert [each["settings"] for each in told["retries"]] == [{"ingest": {"min_side": 16}}]
+    assert [each.settings for each in told.retries] == [{"ingest": {"min_side": 16}}]
     assert counts(told) == (3, 3, 0, 0)
     assert not status(str(out))["retrying"]
     assert not list((out / "work").rglob("*.before"))
@@ -214,10 +214,10 @@ def test_the_manifest_keeps_the_settings_of_the_build(scenes, tmp_path):
     (images / "small.txt").write_text("A red circle.")
     built = run_build(images, out, overrides=["caption.backend=sidecar", "ingest.min_side=32"])
     told = retry(str(out), LocalExecutor(), quiet(), settings=["ingest.min_side=16"])
-    assert built["recipe"]["ingest"]["min_side"] == 32
+    assert built.recipe.tables["ingest"]["min_side"] == 32
     for key in ("recipe", "models", "precision", "packages", "fingerprints"):
-        assert told[key] == built[key], key
-    assert [each["settings"] for each in told["retries"]] == [{"ingest": {"min_side": 16}}]
+        assert getattr(told, key) == getattr(built, key), key
+    assert [each.settings for each in told.retries] == [{"ingest": {"min_side": 16}}]
     assert list(verify(str(out))) == []
     path = out / "manifest.json"
     values = json.loads(path.read_text())

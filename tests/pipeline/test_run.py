@@ -16,11 +16,13 @@ from adding import Notes
 from building import Counting, counts, data_bytes, quiet, run_build, with_captions_beside
 from PIL import Image
 
+from glit.dataset.manifest import read_manifest
 from glit.dataset.verify import verify
 from glit.errors import DamagedTableError, InputError, RecipeError, RunError, UserError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.pipeline.status import status
+from glit.storage.store import Store
 
 
 def test_a_second_run_does_nothing(built_copy, scenes):
@@ -31,7 +33,7 @@ def test_a_second_run_does_nothing(built_copy, scenes):
     manifest = run_build(
         scenes / "images", built_copy, captions=scenes / "captions.jsonl", executor=Refuses()
     )
-    assert manifest == json.loads((built_copy / "manifest.json").read_text())
+    assert manifest == read_manifest(Store(built_copy))
 
 
 @pytest.mark.parametrize("stop_after", [1, 5, 9, 13, 15])
@@ -159,12 +161,13 @@ def test_pictures_of_other_formats_are_drops_and_the_balance_holds(scenes, tmp_p
         (folder / f"{name.rpartition('.')[0] or name}.txt").write_text("One. Two.")
     for name in ("notes.md", "LICENSE", "x.bin"):
         (folder / name).write_bytes(b"II, a king")
-    found = run_build(folder, tmp_path / "out", overrides=["caption.backend=sidecar"])["counts"]
-    assert found["ingested"] == 2 + 4 + 6
-    assert found["drops"].pop("ingest/unsupported_format") == 4
-    left = found["shipped"] + sum(found["drops"].values()) + found["duplicates"]
-    assert found["ingested"] == left + 4
-    assert not [key for key in found["drops"] if key.startswith("ingest/")]
+    found = run_build(folder, tmp_path / "out", overrides=["caption.backend=sidecar"]).counts
+    assert found.ingested == 2 + 4 + 6
+    assert found.drops["ingest/unsupported_format"] == 4
+    assert found.ingested == found.shipped + sum(found.drops.values()) + found.duplicates
+    assert [key for key in found.drops if key.startswith("ingest/")] == [
+        "ingest/unsupported_format"
+    ]
     (tmp_path / "others").mkdir()
     (tmp_path / "others" / "a.jxl").write_bytes(other)
     with pytest.raises(RunError, match="1 ingest/unsupported_format"):
@@ -180,7 +183,7 @@ def test_a_file_named_like_jfif_or_avif_is_an_image(scenes, tmp_path):
     manifest = run_build(
         folder, tmp_path / "out", overrides=["caption.backend=sidecar", "pair.rule=argmax"]
     )
-    assert manifest["counts"]["ingested"] == 4
+    assert manifest.counts.ingested == 4
 
 
 def test_an_output_folder_that_cannot_be_written(scenes, tmp_path):
@@ -241,7 +244,7 @@ def test_back_to_the_first_recipe_is_not_the_second_ones_dataset(scenes, built_c
     first = run_build(
         scenes / "images", built_copy, captions=captions, executor=executor, replace=True
     )
-    assert first["fingerprints"] != second["fingerprints"]
+    assert first.fingerprints != second.fingerprints
     assert executor.done.keys() == {"pack"}
 
 

@@ -77,7 +77,7 @@ def test_rows_of_kinds(images, tmp_path):
             "c.jsonl has 2 different captions of the kind 'short' (rows 8, 9)",
         ),
     ]
-    assert manifest["recipe"]["caption"]["kinds"] == ["long", "short", "web-2"]
+    assert manifest.recipe.tables["caption"]["kinds"] == ["long", "short", "web-2"]
     assert list(verify(str(tmp_path / "out"))) == []
 
 
@@ -150,7 +150,7 @@ def test_a_stopped_build_gives_the_same_bytes(images, tmp_path):
             images, tmp_path / "b", captions=file, overrides=small, executor=Counting(stop_after=6)
         )
     again = run_build(images, tmp_path / "b", captions=file, overrides=small)
-    assert again["files"] == whole["files"]
+    assert again.files == whole.files
     rows[1]["short_caption"] = "Changed."
     counting = Counting()
     run_build(

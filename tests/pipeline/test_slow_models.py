@@ -79,7 +79,7 @@ def test_a_damaged_so_far_is_passed_over(few, tmp_path, monkeypatch, stops_at):
     kept.write_bytes(kept.read_bytes()[:-9])
     assert status(str(tmp_path / "out"))["stages"][3]["rows"] == 0
     calls = stops_at(0)
-    assert run_build(few / "images", tmp_path / "out", **build)["counts"]["shipped"] == 6
+    assert run_build(few / "images", tmp_path / "out", **build).counts.shipped == 6
     assert len(calls) == 6
 
 

@@ -141,7 +141,7 @@ def test_damaged_shards_and_members_are_drops(images, tmp_path):
     manifest = run_build(
         folder, tmp_path / "out", captions=captions(tmp_path, "a.tar::" + name, images[0][2])
     )
-    assert manifest["counts"]["drops"] == {
+    assert manifest.counts.drops == {
         "ingest/bad_name": 1, "ingest/not_an_image": 1, "ingest/unreadable": 3,
     }  # fmt: skip
     drops = {

@@ -54,5 +54,5 @@ def test_of_two_tables_of_a_chunk_the_newer_counts(built_copy):
 def test_a_hand_edited_state_is_one_line(built_copy, key, value):
     edit_state(built_copy / "work", lambda state: state.update({key: value}))
     for ask in (status, lambda out: retry(out, LocalExecutor(), quiet())):
-        with pytest.raises(UserError, match=f"state.json: {key} = .* run glit build again"):
+        with pytest.raises(UserError, match=f"state.json: '{key}': .* run glit build again"):
             ask(str(built_copy))

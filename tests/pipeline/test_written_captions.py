@@ -42,7 +42,7 @@ def test_a_model_writes_both_and_a_stopped_build_gives_the_same_bytes(images, tm
     settings = [KINDS, "ingest.chunk_size=2", "caption.max_tokens=60"]
     whole = run_build(images, tmp_path / "a", overrides=settings)
     plain = run_build(images, tmp_path / "plain", overrides=settings[1:])
-    assert whole["counts"]["shipped"] == plain["counts"]["shipped"] == 4
+    assert whole.counts.shipped == plain.counts.shipped == 4
     rows = {row.sample_id: row for row in Dataset(tmp_path / "a")}
     for before in Dataset(tmp_path / "plain"):
         row = rows[before.sample_id]
@@ -50,12 +50,12 @@ def test_a_model_writes_both_and_a_stopped_build_gives_the_same_bytes(images, tm
         long, short = row.extra["captions"]
         assert long == {"kind": "long", "text": row.caption.text, "source": "transformers"}
         assert (short["kind"], short["source"]) == ("short", "transformers") and short["text"]
-    assert whole["further_prompts"] == further_prompts(CaptionConfig(kinds=("long", "short")))
-    assert "further_prompts" not in plain
+    assert whole.further_prompts == further_prompts(CaptionConfig(kinds=("long", "short")))
+    assert not plain.further_prompts
     assert list(verify(str(tmp_path / "a"))) == []
     with pytest.raises(KeyboardInterrupt):
         run_build(images, tmp_path / "b", overrides=settings, executor=Counting(stop_after=3))
-    assert run_build(images, tmp_path / "b", overrides=settings)["files"] == whole["files"]
+    assert run_build(images, tmp_path / "b", overrides=settings).files == whole.files
 
 
 def test_a_server_writes_both_by_their_prompts(images, tmp_path):

@@ -90,7 +90,7 @@ def test_a_dataset_of_then_takes_additions_and_says_which_key_differs(scenes, tm
     shutil.copy(second, folder)
     add(str(out), LocalExecutor(), Notes())
     assert len(Dataset(out)) == 2
-    assert Dataset(out).manifest["recipe"]["caption"]["checks"] == 1
+    assert Dataset(out).manifest.recipe.tables["caption"]["checks"] == 1
 
 
 def test_who_resumes_a_build_of_then_is_told_before_captions_are_written_anew(

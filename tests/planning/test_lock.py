@@ -12,6 +12,7 @@ from huggingface_hub import constants
 from glit.errors import UserError, WeightsError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
+from glit.plain import as_plain
 from glit.planning.lock import Lock, lock_text, read_lock
 from glit.planning.plan import find_models
 from glit.planning.recipe import load_recipe
@@ -55,7 +56,7 @@ def test_a_build_against_its_lock_records_the_same_identities(scenes, tmp_path):
         lock=lock,
         recipe="mini",
     )
-    assert manifest["models"] == {
+    assert as_plain(manifest.models) == {
         role: model for role, model in lock.models.items() if role != "captioner"
     }
     state = json.loads((dataset / "work" / "state.json").read_text())

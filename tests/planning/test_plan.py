@@ -111,9 +111,9 @@ def test_workers_compute_in_the_precision_of_the_plan(scenes, tmp_path, monkeypa
         executor=executor, recipe="mini",
     )  # fmt: skip
     assert dtypes == ["float32", "float32"]
-    assert manifest["precision"] == {"propose": "float32", "score": "float32"}
+    assert manifest.precision == {"propose": "float32", "score": "float32"}
     recipe = load_recipe("mini", overrides=["caption.backend=sidecar"])
-    assert manifest["fingerprints"]["propose"] == plan_of(recipe).fingerprints["propose"]
+    assert manifest.fingerprints["propose"] == plan_of(recipe).fingerprints["propose"]
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -126,7 +126,7 @@ def test_a_precision_that_was_asked_for_is_taken_by_workers_and_written_down(
             overrides=["propose.precision=bfloat16"], recipe="mini",
         )  # fmt: skip
     assert dtypes == ["bfloat16", "float32"]
-    assert manifest["precision"] == {"propose": "bfloat16", "score": "float32"}
+    assert manifest.precision == {"propose": "bfloat16", "score": "float32"}
 
 
 def test_a_worker_without_the_planned_device_stops_the_build(scenes, tmp_path, monkeypatch):

@@ -91,7 +91,7 @@ def test_a_setting_that_nobody_reads_is_refused():
     ("text", "said"),
     [
         ("[train]\nepoch = 3\n", "[train]: unknown key 'epoch'; did you mean 'epochs'?"),
-        ("[train]\nlr = 0.0\n", "train.lr = 0.0: wanted a positive number; set e.g. 5e-6"),
+        ("[train]\nlr = 0.0\n", "[train] lr: found 0.0, want above 0"),
         ("[trian]\n", "unknown table [trian]; did you mean 'train'?"),
         ("train = 3\n", "train = 3, want a table: [train]"),
     ],

@@ -75,8 +75,8 @@ def test_balance_and_bytes(kinds, stop):
                 run_build(images, Path(scratch) / "whole", **options)
             return
         whole = run_build(images, Path(scratch) / "whole", **options)
-        counts = whole["counts"]
-        assert (counts["ingested"], counts["shipped"], counts["duplicates"]) == (
+        counts = whole.counts
+        assert (counts.ingested, counts.shipped, counts.duplicates) == (
             len(kinds),
             shipped,
             repeats,

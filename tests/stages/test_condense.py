@@ -132,12 +132,12 @@ def test_an_error_twice_drops_the_image_and_a_retry_asks_again(images, tmp_path)
     said = {"2": [(400, {}, {"error": "too long"})] * 2}
     with Condensing(said) as server:
         manifest = build(images, tmp_path / "out", server)
-        assert manifest["counts"]["shipped"] == 5
+        assert manifest.counts.shipped == 5
         (drop,) = pq.read_table(tmp_path / "out" / "drops.parquet").to_pylist()
         assert (drop["stage"], drop["reason"]) == ("condense", "model_error")
         assert "400" in drop["message"]
         said.clear()
-        assert retry(str(tmp_path / "out"), LocalExecutor(), quiet())["counts"]["shipped"] == 6
+        assert retry(str(tmp_path / "out"), LocalExecutor(), quiet()).counts.shipped == 6
     assert [source for source, _ in shorts(tmp_path / "out")] == ["condensed"] * 6
 
 

@@ -27,7 +27,7 @@ def test_every_pair_has_a_probability_and_the_improbable_no_region(dataset):
     assert {pair.global_wins for pair in pairs} == {True, False}
     assert all(pair.global_wins == (pair.probability < 0.5) for pair in pairs)
     assert glit.verify(dataset.path) == []
-    assert dataset.manifest["calibration"]["rule"]["rule"] == "centred"
+    assert dataset.manifest.calibration["rule"]["rule"] == "centred"
     assert all(row.phrase_similarity.shape == row.similarity.shape for row in dataset)
 
 
@@ -96,7 +96,7 @@ def test_a_sample_whose_every_sentence_has_no_region_is_kept_and_counted(dataset
     strict = glit.pair(dataset.path, tmp_path / "strict", settings=["pair.min_probability=0.9999"])
     lacking = [row for row in strict.rows(images=False) if all(p.global_wins for p in row.pairs)]
     assert len(strict) == len(dataset) and lacking
-    assert strict.manifest["counts"]["without_pair"] == len(lacking)
+    assert strict.manifest.counts.without_pair == len(lacking)
     assert glit.verify(strict.path) == []
     path = tmp_path / "strict" / "manifest.json"
     path.write_text(path.read_text().replace('"without_pair": ', '"without_pair": 9'))

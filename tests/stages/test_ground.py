@@ -78,10 +78,10 @@ def built_plain(scenes, tmp_path_factory) -> Dataset:
 
 
 def test_fingerprints_change_from_there_on(grounded, built_plain):
-    before, now = (each.manifest["fingerprints"] for each in (built_plain, grounded))
+    before, now = (each.manifest.fingerprints for each in (built_plain, grounded))
     same = {name for name in before if now[name] == before[name]}
     assert same == {"ingest", "caption", "split", "propose"}
-    assert "ground" not in before and "grounder" in grounded.manifest["models"]
+    assert "ground" not in before and "grounder" in grounded.manifest.models
 
 
 def test_without_added_regions_only_what_fits_together_is_kept(scenes, tmp_path, built_plain):
@@ -94,8 +94,8 @@ def test_without_added_regions_only_what_fits_together_is_kept(scenes, tmp_path,
 def test_the_old_name_of_it_is_read_with_a_warning(scenes, tmp_path):
     with pytest.warns(UserWarning, match=r"\[score\] opinion: now \[ground\]"):
         found = built(scenes, tmp_path / "out", "score.opinion=mini-grounder")
-    assert found.manifest["recipe"]["ground"]["add_regions"] is False
-    assert "opinion" not in found.manifest["recipe"]["score"]
+    assert found.manifest.recipe.tables["ground"]["add_regions"] is False
+    assert "opinion" not in found.manifest.recipe.tables["score"]
     assert found[0].agreement.max() > 0
 
 

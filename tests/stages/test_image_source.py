@@ -34,7 +34,7 @@ def test_an_image_that_changes_under_the_build_becomes_a_drop(scenes, tmp_path):
         executor=Vandal(),
         recipe="mini",
     )
-    assert manifest["counts"]["drops"] == {"propose/image_changed": 1}
+    assert manifest.counts.drops == {"propose/image_changed": 1}
 
 
 def test_decoded_pixels_in_memory_are_bounded_by_their_bytes(tmp_path, monkeypatch):

@@ -35,7 +35,7 @@ def test_the_column_and_no_other_byte_of_the_tables(scenes, tmp_path) -> None:
     assert more.schema.names == [*plain.schema.names, "negatives"]
     standard = [name for name in plain.schema.names if name != "image"]
     assert more.table(standard).equals(plain.table(standard))
-    before, now = (each.manifest["fingerprints"] for each in (plain, more))
+    before, now = (each.manifest.fingerprints for each in (plain, more))
     assert {k: v for k, v in now.items() if k not in ("negatives", "pack")} == {
         k: v for k, v in before.items() if k != "pack"
     }
@@ -154,13 +154,13 @@ def test_a_model_that_answers_no_json_or_fails_drops_the_image_and_a_retry_asks_
     with Rewriting(said) as server:
         manifest = written(images, tmp_path / "out", server, "negatives.structured=false")
         assert all("response_format" not in body for body in server.requests)
-        assert manifest["counts"]["shipped"] == 2
+        assert manifest.counts.shipped == 2
         drops = pq.read_table(tmp_path / "out" / "drops.parquet").to_pylist()
         assert {(drop["stage"], drop["reason"]) for drop in drops} == {("negatives", "model_error")}
         messages = sorted(drop["message"] for drop in drops)
         assert "HTTP 400 (too long)" in messages[1] and "said: 'I cannot.'" in messages[0]
         said.clear()
-        assert retry(str(tmp_path / "out"), LocalExecutor(), quiet())["counts"]["shipped"] == 4
+        assert retry(str(tmp_path / "out"), LocalExecutor(), quiet()).counts.shipped == 4
     assert all(len(each) == 3 for each in texts(tmp_path / "out").values())
 
 

@@ -157,14 +157,14 @@ def build(scenes, output, settings=(), **rest):
 
 def test_steps_that_are_off_change_nothing(open_flow, built, scenes, tmp_path):
     manifest = build(scenes, tmp_path / "out")
-    assert manifest["fingerprints"] == Dataset(built).manifest["fingerprints"]
+    assert manifest.fingerprints == Dataset(built).manifest.fingerprints
     assert data_bytes(tmp_path / "out") == data_bytes(built)
-    assert "bright" not in manifest["recipe"] and "columns" not in manifest
+    assert "bright" not in manifest.recipe.tables and not manifest.columns
 
 
 def test_a_step_that_is_on_changes_fingerprints_from_there_on(open_flow, built, scenes, tmp_path):
-    before = Dataset(built).manifest["fingerprints"]
-    found = build(scenes, tmp_path / "out", [ON[3]])["fingerprints"]
+    before = Dataset(built).manifest.fingerprints
+    found = build(scenes, tmp_path / "out", [ON[3]]).fingerprints
     same = {name for name in before if found[name] == before[name]}
     assert same == {"ingest", "caption", "split", "propose"}
 
@@ -173,7 +173,7 @@ def test_a_dropping_a_column_and_a_region_stage(open_flow, scenes, settings, tmp
     out = tmp_path / "out"
     manifest = build(scenes, out, settings)
     assert counts(manifest) == (24, 17, 7, 0)
-    assert manifest["counts"]["drops"] == {"bright/too_dark": 7}
+    assert manifest.counts.drops == {"bright/too_dark": 7}
     assert list(verify(str(out))) == []
     stage = {each["stage"]: each for each in status(str(out))["stages"]}
     assert stage["bright"]["drops"] == {"too_dark": 7}

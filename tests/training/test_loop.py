@@ -257,11 +257,11 @@ def test_a_model_that_is_no_clip(tiny_clip, make_dataset, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lr": 0.0}, "train.lr = 0.0: wanted a positive number"),
-        ({"batch_size": 0}, "train.batch_size = 0: wanted 1 or more"),
+        ({"lr": 0.0}, "lr: found 0.0, want above 0"),
+        ({"batch_size": 0}, "batch_size: found 0, want >= 1"),
         ({"batch_size": 4, "micro_batch_size": 8}, "larger than train.batch_size"),
-        ({"beta2": 1.0}, "train.beta2 = 1.0: wanted 0 to below 1"),
-        ({"eps": 0.0}, "train.eps = 0.0: wanted a positive number"),
+        ({"beta2": 1.0}, "beta2: found 1.0, want >= 0, below 1"),
+        ({"eps": 0.0}, "eps: found 0.0, want above 0"),
         ({"unlocked_blocks": 2}, "nothing is locked; set train.lock_image"),
         ({"lock_text": True, "text_lr": 1e-5}, "train.lock_text leaves nothing to learn"),
     ],

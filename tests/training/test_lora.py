@@ -167,7 +167,7 @@ def test_the_run_says_how_many_parameters_it_learns(tiny_clip, make_dataset, tmp
         ({"objective": "f-cast"}, "lora_rank: train.objective = 'f-cast' has encoders of its own"),
         ({"lora_rank": 0, "lora_alpha": 4.0}, "there are no adapters; set train.lora_rank"),
         ({"lock_image": True, "lock_text": True}, "leave no block to adapt"),
-        ({"lora_rank": -1}, "lora_rank = -1: wanted 0 or more"),
+        ({"lora_rank": -1}, "lora_rank: found -1, want >= 0"),
     ],
 )
 def test_what_cannot_be(tiny_clip, make_dataset, tmp_path, changes, message) -> None:

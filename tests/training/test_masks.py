@@ -187,7 +187,7 @@ def test_what_has_no_masks_is_refused(make_dataset, masked, tiny_clip) -> None:
     for objective in ("clip", "local", "mulclip"):
         with pytest.raises(RecipeError, match="pools no patches of regions.* fast-goal"):
             prepare(config(tiny_clip, objective=objective), masked)
-    with pytest.raises(RecipeError, match="train.patches = 'pixel': wanted one of box, mask"):
+    with pytest.raises(RecipeError, match="found 'pixel'; known: box, mask"):
         config(tiny_clip, patches="pixel")
 
 

@@ -38,16 +38,16 @@ def test_the_configuration_makes_what_it_names() -> None:
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
-        (FastGoal, {"lambda_tsl": float("nan")}, "train.lambda_tsl = nan: wanted 0 or more"),
-        (FastGoal, {"lambda_local": -1.0}, "train.lambda_local = -1.0"),
-        (LongClip, {"num_components": 0}, "train.num_components = 0: wanted 1 or more"),
-        (LongClip, {"label_smoothing": 1.0}, "train.label_smoothing = 1.0: wanted 0 to 1"),
-        (HardNegatives, {"max_local": 1}, "train.max_local = 1: wanted 2 or more"),
-        (Siglip, {"siglip_lr": 0.0}, "train.siglip_lr = 0.0: wanted a positive number"),
-        (FineLip, {"margin": math.nan}, "train.margin = nan: wanted a positive number"),
-        (FineLip, {"aggregation_ratio": 0}, "train.aggregation_ratio = 0: wanted 0 to 1"),
-        (FineLip, {"negatives": "most"}, "'most': wanted one of hardest, sum"),
-        (FineLip, {"refine": "all"}, "'all': wanted one of both, image, text, none"),
+        (FastGoal, {"lambda_tsl": float("nan")}, "lambda_tsl: found nan, want >= 0"),
+        (FastGoal, {"lambda_local": -1.0}, "lambda_local: found -1.0"),
+        (LongClip, {"num_components": 0}, "num_components: found 0, want >= 1"),
+        (LongClip, {"label_smoothing": 1.0}, "label_smoothing: found 1.0, want >= 0, below 1"),
+        (HardNegatives, {"max_local": 1}, "max_local: found 1, want >= 2"),
+        (Siglip, {"siglip_lr": 0.0}, "siglip_lr: found 0.0, want above 0"),
+        (FineLip, {"margin": math.nan}, "margin: found nan, want above 0"),
+        (FineLip, {"aggregation_ratio": 0}, "aggregation_ratio: found 0, want above 0, at most 1"),
+        (FineLip, {"negatives": "most"}, "found 'most'; known: hardest, sum"),
+        (FineLip, {"refine": "all"}, "found 'all'; known: both, image, text, none"),
     ],
 )
 def test_values_that_cannot_be(kind, changes, message: str) -> None:

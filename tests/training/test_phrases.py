@@ -103,6 +103,14 @@ def test_a_batch_holds_phrases_and_their_spans(dataset, tokenizer) -> None:
     ]
 
 
+def test_the_key_of_words_is_48_bits_of_their_hash() -> None:
+    """Both halves tell words apart; case and punctuation do not."""
+    assert words_key("A dog.") == words_key("a dog") == (11115603, 1785754)
+    keys = [words_key(f"dog {number}") for number in range(300)]
+    assert len({first for first, _ in keys}) == len({second for _, second in keys}) == 300
+    assert all(0 <= half < 1 << 24 for key in keys for half in key)
+
+
 def config(tiny_clip, **values) -> TrainConfig:
     return TrainConfig(
         model=str(tiny_clip), objective="fast-goal", batch_size=4, num_workers=0, **values
@@ -138,5 +146,5 @@ def test_a_dataset_without_phrases_is_refused(make_dataset, dataset, tiny_clip) 
 def test_probabilities_are_asked_of_sentences_alone(tiny_clip) -> None:
     with pytest.raises(RecipeError, match="phrases have no probability"):
         config(tiny_clip, local="both", pairs="sample")
-    with pytest.raises(RecipeError, match="train.local = 'words': wanted one of sentence"):
+    with pytest.raises(RecipeError, match="found 'words'; known: sentence"):
         config(tiny_clip, local="words")

@@ -23,7 +23,7 @@ def test_other_images_settings_and_regions(built, tmp_path, run_glit):
     found = glit.diff(built, tmp_path / "other")
     assert not found["same"]
     assert found["images"] == {"only_a": 14, "only_b": 0, "both": 10} and found["compared"] == 10
-    rules = glit.open_dataset(built).manifest["recipe"]["pair"]["rule"], "lism"
+    rules = glit.open_dataset(built).manifest.recipe.tables["pair"]["rule"], "lism"
     assert found["settings"]["pair.rule"] == list(rules)
     assert found["sentences"]["only_a"] > 0  # LISM leaves sentences to the whole image
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -102,7 +103,10 @@ def test_without_its_matcher_a_dataset_has_no_map(tmp_path, hostile):
         assert get(server, "/map")[0] == get(server, "/similar/0")[0] == 404
         assert b'"embeddings":0' in get(server, "/")[1]
     other = Dataset(hostile)
-    other.manifest["models"]["matcher"]["sha256"] = "0" * 64
+    other.manifest = replace(
+        manifest := other.manifest,
+        models={"matcher": replace(manifest.models["matcher"], sha256="0" * 64)},
+    )
     with serving(other) as server:
         deadline = time.monotonic() + 20
         while (answer := get(server, "/map"))[0] == 200 and time.monotonic() < deadline:

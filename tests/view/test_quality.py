@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 from browser import Page
@@ -65,14 +66,19 @@ def test_without_a_threshold_the_lowest_and_the_highest(measured):
     assert found["aspect"]["lines"] == [4] and found["aspect"]["sides"][1]["images"] == []
 
 
+def set_table(dataset, step, table):
+    recipe = dataset.manifest.recipe.with_table(step, table)
+    dataset.manifest = replace(dataset.manifest, recipe=recipe)
+
+
 def test_dropped_files_that_are_gone_and_labels_that_want_to_be_sql(measured, tmp_path):
     copy = shutil.copytree(measured, tmp_path / "copy", ignore=shutil.ignore_patterns("work"))
     dataset = Dataset(copy)
     options = {"backend": "classifier", "model": "m", "reject": ["it's {0}') --=0.5"]}
-    dataset.manifest["recipe"]["quality"] |= options
+    set_table(dataset, "quality", {**dataset.manifest.recipe.table("quality"), **options})
     sides = told(dataset)["sharpness"]["sides"]
     assert [each["image"] for each in sides[0]["images"]] == ["", ""]
-    dataset.manifest["recipe"]["quality"] = {"of": "another glit"}
+    set_table(dataset, "quality", {"of": "another glit"})
     assert told(dataset)["sharpness"]["lines"] == []
 
 

@@ -13,16 +13,25 @@ from glit.pipeline.add import add
 from glit.pipeline.retry import retry
 from glit.pipeline.status import status
 from glit.storage.store import Store
-from glit.work.state import BuildState, Published, Retry, known_state, read_state, write_state
+from glit.work.state import (
+    BuildState,
+    Published,
+    Retry,
+    SourceNames,
+    TriedSettings,
+    known_state,
+    read_state,
+    write_state,
+)
 
 
 def test_it_comes_back(tmp_path):
     state = BuildState(
         images="/in", captions=None, recipe={"name": "mini"}, folders={"ingest": "ingest-0f"},
-        source={"pattern": "", "list_file": ""}, num_chunks=3, versions=(("glit", "1"),),
+        source=SourceNames(pattern="", list_file=""), num_chunks=3, versions=(("glit", "1"),),
         published=(Published(images="a", content="b"),),
         retry=Retry(stage="caption", settings=("caption.prompt=x",)),
-        retries=({"told": {"settings": {}}, "folders": {"caption": "caption-0f"}},),
+        retries=(TriedSettings(told={"settings": {}}, folders={"caption": "caption-0f"}),),
     )  # fmt: skip
     store = Store(tmp_path)
     write_state(store, state)

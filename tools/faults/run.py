@@ -158,7 +158,7 @@ def disturbed(world: World, seed: int) -> Outcome:
         command = _advised(case, said)
         said.append(attempt(world, out, case, None, command=command))
         if said[-1] == "done" and command.startswith(case.command):
-            if read_manifest(Store(out))["counts"]["dropped"]:
+            if read_manifest(Store(out)).counts.dropped:
                 said.append(attempt(world, out, case, None, command="retry"))
             break
         if said[-1].startswith("crash"):

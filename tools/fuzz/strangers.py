@@ -36,6 +36,7 @@ from glit.dataset.verify import verify
 from glit.errors import GlitError
 from glit.exporters import EXPORTERS
 from glit.models import tokenizer
+from glit.plain import as_plain
 from glit.view.explain import explain
 from glit.view.report import write_report
 from glit.view.server import Site
@@ -266,7 +267,7 @@ class Strangers:
 
     def _write(self, dataset: Path, data: bytes) -> None:
         rng, rows = random.Random(data), copy.deepcopy(self._rows)
-        manifest = json.loads(json.dumps(self._manifest))
+        manifest = self._manifest.as_dict()
         for _ in range(0 if data == WHOLE else rng.choice((0, 1, 1, 2, 3))):
             rng.choice(_ROW_CHANGES)(rng.choice(rows), rng)
         table = pa.Table.from_pylist(rows, schema=self._schema)
@@ -283,9 +284,12 @@ class Strangers:
         counts["shipped"] = _ROWS
         described = {name: manifest["files"][name] for name in self._others}
         try:
-            described[f"data/{path.name}"] = describe_data_file(path, _ROWS)
+            described[f"data/{path.name}"] = as_plain(describe_data_file(path, _ROWS))
         except (ValueError, TypeError, OSError, pa.ArrowException):  # damaged, or null
-            described[f"data/{path.name}"] = {**describe_file(path, _ROWS), "without_pair": 0}
+            described[f"data/{path.name}"] = {
+                **as_plain(describe_file(path, _ROWS)),
+                "without_pair": 0,
+            }
         manifest["files"] = described
         counts["without_pair"] = described[f"data/{path.name}"]["without_pair"]
         if data != WHOLE and rng.random() < 0.25:

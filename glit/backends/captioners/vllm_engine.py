@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from PIL import Image
 
@@ -34,7 +34,7 @@ from glit.errors import RunError
 from glit.images import Pixels
 from glit.models.pretrained import as_weights_error
 from glit.models.weights import Resolved
-from glit.recipes.config import require_value, speed_only
+from glit.recipes.config import Table, require_value, speed_only
 from glit.recipes.extras import require
 from glit.text.thoughts import CAPTION, json_pattern
 
@@ -61,18 +61,16 @@ _UNPREPARED = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VllmOptions:
+class VllmOptions(Table):
     """Keys that only vLLM has."""
+
+    table: ClassVar[str] = "caption"
 
     quantization: Literal["", "fp8"] = ""
     """``fp8`` halves the memory of the weights and, on GPUs with fp8 arithmetic, their time; empty
     loads the weights unchanged."""
-    tensor_parallel_size: int = speed_only(1)
+    tensor_parallel_size: int = speed_only(1, least=1)
     """GPUs that share one model, if it does not fit on one GPU."""
-
-    def __post_init__(self) -> None:
-        found = self.tensor_parallel_size
-        require_value(found >= 1, f"tensor_parallel_size: found {found}, want >= 1")
 
 
 class VllmCaptioner(ContinuousBase):

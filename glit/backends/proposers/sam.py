@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from PIL import Image
@@ -21,7 +21,7 @@ from glit.images import Pixels
 from glit.models.device import pick_device, torch_dtype
 from glit.models.files import weight_files
 from glit.models.weights import Resolved
-from glit.recipes.config import added, require_value
+from glit.recipes.config import Table, added, require_value
 from glit.recipes.extras import require
 
 if TYPE_CHECKING:
@@ -36,18 +36,14 @@ SHRUNK = (2048, 1536)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SamOptions:
+class SamOptions(Table):
     """Keys of SAM alone."""
 
-    points_per_side: int = added(0)
+    table: ClassVar[str] = "propose"
+
+    points_per_side: int = added(0, least=1, most=256, also=0)
     """Points along each side of the grid that SAM is asked at; 0 takes the model's own, 32 for
     published ones. 16 takes a quarter of the decoder's time and misses small things."""
-
-    def __post_init__(self) -> None:
-        require_value(
-            0 <= self.points_per_side <= 256,
-            f"[propose] points_per_side: found {self.points_per_side}, want 1 to 256, or 0",
-        )
 
 
 class SamDetector:

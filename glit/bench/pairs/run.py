@@ -13,6 +13,7 @@ from glit.bench.harness import Row, write_report
 from glit.bench.pairs.measure import Judged, calibrated, judged, measure
 from glit.bench.pairs.support import check_captions, page_of_captions
 from glit.bench.scenes import LEVELS, build_scenes, scenes_folder
+from glit.dataset.recorded_rules import scores_of
 from glit.errors import InputError
 from glit.planning.recipe import load_recipe
 from glit.recipes.config import as_table
@@ -20,7 +21,7 @@ from glit.rules.calibration import Calibration
 from glit.runtime.tables import Page, Table, with_half_range
 from glit.scenes.layout import SPLITS
 from glit.stages.ground import GroundConfig
-from glit.stages.pair import PairConfig, identity_of_scores
+from glit.stages.pair import PairConfig
 
 RECIPE = "glit-mini"
 """Whose table ``[pair]`` is the recommended one."""
@@ -148,8 +149,7 @@ def _scenes(
     found = list(judged(dataset, folder / "ground_truth.parquet"))
     if not found:
         raise InputError(f"{folder}: no sample was left")
-    manifest = dataset.manifest
-    return identity_of_scores(manifest["models"], manifest["recipe"]["score"]), found
+    return scores_of(dataset.manifest), found
 
 
 FIGURES = {

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -24,21 +25,20 @@ from glit.evaluation.collection import Collection, Text
 from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.learned import learned_module
 from glit.evaluation.scorers.protocol import Vectors
-from glit.recipes.config import require_value
+from glit.plain import limited
+from glit.recipes.config import Table
 from glit.training.objectives.finelip import FineLipModule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FineLipScore:
+class FineLipScore(Table):
     """Late interaction of condensed patches and words, and the global cosine."""
 
-    global_weight: float = 0.0
+    table: ClassVar[str] = "evaluate"
+
+    global_weight: float = limited(0.0, least=0, most=1)
     """Share of the global cosine, 0 to 1. The paper's starred rows use a share that it does not
     state."""
-
-    def __post_init__(self) -> None:
-        found = f"evaluate.global_weight = {self.global_weight}"
-        require_value(0 <= self.global_weight <= 1, f"{found}: wanted 0 to 1")
 
     def images(self, embedder: CollectionEmbedder, collection: Collection) -> Vectors:
         tokens = learned_module(embedder, FineLipModule, scorer="finelip").tokens

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -24,28 +25,26 @@ from torch.nn import functional as F
 from glit.evaluation.collection import Collection, Text
 from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.scorers.protocol import Vectors
-from glit.recipes.config import require_value
+from glit.plain import limited
+from glit.recipes.config import Table
 
 _AT_ONCE = 1 << 24
 """Cosines of sentences and windows held at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentencePatches:
+class SentencePatches(Table):
     """Late interaction of sentences and windows of patches. The first vector of a text or image is
     its global embedding."""
 
-    global_weight: float = 0.25
+    table: ClassVar[str] = "evaluate"
+
+    global_weight: float = limited(0.25, least=0, most=1)
     """Weight of the cosine of the whole caption and the whole image, 0 to 1; the cosines of
     sentences and patches have the rest."""
-    window: int = 3
+    window: int = limited(3, least=1)
     """Side, in patches, of the squares whose patch embeddings are averaged; 1 compares with single
     patches. At most the side of the model's grid."""
-
-    def __post_init__(self) -> None:
-        found = f"evaluate.global_weight = {self.global_weight}"
-        require_value(0 <= self.global_weight <= 1, f"{found}: wanted 0 to 1")
-        require_value(self.window >= 1, f"evaluate.window = {self.window}: wanted 1 or more")
 
     def images(self, embedder: CollectionEmbedder, collection: Collection) -> Vectors:
         found = []

@@ -39,10 +39,10 @@ from torch import Tensor, nn
 
 from glit.clip.attention_pool import AttentionPool
 from glit.clip.encoder import ClipEncoder
+from glit.plain import limited
 from glit.recipes.extras import require
 from glit.text.phrases import phrases
 from glit.text.spans import Span
-from glit.training.config_checks import check_choice, check_least, check_positive
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
 from glit.training.objective import InputSpec, Loss, Objective, global_loss, logged
@@ -75,26 +75,20 @@ class BetaClipModule(ObjectiveModule):
 class BetaClip(Objective):
     """Texts of three lengths, each against patches pooled for it."""
 
-    beta: float = 0.5
+    beta: float = limited(0.5, least=0)
     """Weight of the other texts of the same image: 0 distinguishes them, 1 treats them as equal."""
     contrast: Contrast = "cross-entropy"
     """``cross-entropy`` or ``binary``."""
-    num_sentences: int = 5
+    num_sentences: int = limited(5, least=0)
     """Most sentences per caption, drawn again for every use."""
-    max_phrases: int = 30
+    max_phrases: int = limited(30, least=0)
     """Most phrases of these sentences; above 0 needs the extra ``phrases``."""
-    lambda_global: float = 1.0
+    lambda_global: float = limited(1.0, least=0)
     """Weight of the global contrastive loss."""
-    lambda_aligned: float = 1.0
+    lambda_aligned: float = limited(1.0, least=0)
     """Weight of L_beta."""
-    pool_lr: float = 1e-3
+    pool_lr: float = limited(1e-3, above=0)
     """Highest learning rate of the attention and its scale; the encoders use ``train.lr``."""
-
-    def __post_init__(self) -> None:
-        check_least(self, 0, "beta", "lambda_global", "lambda_aligned")
-        check_choice(self, "contrast", Contrast)
-        check_least(self, 0, "num_sentences", "max_phrases")
-        check_positive(self, "pool_lr")
 
     @property
     def needs(self) -> InputSpec:

@@ -41,10 +41,10 @@ from glit.clip.f_cast.chunks import random_chunks
 from glit.clip.f_cast.model import FCastEncoder, Start
 from glit.clip.f_cast.superpixels import MOST_SEGMENTS, STRIDE, superpixels
 from glit.clip.f_cast.vision import NUM_STAGES
+from glit.plain import limited
 from glit.recipes.config import require_value
 from glit.recipes.extras import require
 from glit.text.spans import Span
-from glit.training.config_checks import check_choice, check_least
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
 from glit.training.objective import InputSpec, Loss, Objective, logged
@@ -120,37 +120,30 @@ class FCast(Objective):
     encoders_start: Start = "scratch"
     """``scratch`` as in the paper, or ``clip``: the weights of ``train.model`` that fit. Both take
     its widths and heads, its window and its tokenizer."""
-    depths: tuple[int, ...] = (3, 3, 3, 2)
+    depths: tuple[int, ...] = limited((3, 3, 3, 2), least=1)
     """Number of vision layers before each grouping and after the last."""
-    text_depths: tuple[int, ...] = (8, 4)
+    text_depths: tuple[int, ...] = limited((8, 4), least=1)
     """Number of text layers within a chunk and over the chunks."""
-    num_segments: tuple[int, ...] = (196, 64, 32, 16)
+    num_segments: tuple[int, ...] = limited((196, 64, 32, 16), least=1, most=MOST_SEGMENTS)
     """Number of superpixels, and of segments after each grouping."""
-    num_chunks: int = 4
+    num_chunks: int = limited(4, least=1)
     """N, chunks of a caption."""
     num_parts: int = 8
     """K, chunks that an image is compared with; chunks beyond N are drawn again."""
-    lambda_part: float = 1.0
+    lambda_part: float = limited(1.0, least=0)
     """Weight of the part loss; 0 is Table 5's variant."""
 
-    def __post_init__(self) -> None:
-        check_least(self, 0, "lambda_part")
-        check_choice(self, "encoders_start", Start)
+    def check(self) -> None:
         for name, length in (("depths", NUM_STAGES), ("text_depths", 2), ("num_segments", 4)):
             values = getattr(self, name)
-            good = len(values) == length and min(values) >= 1
-            require_value(
-                good, f"train.{name} = {list(values)}: wanted {length} numbers of 1 or more"
-            )
+            good = len(values) == length
+            require_value(good, f"train.{name} = {list(values)}: wanted {length} numbers")
         falling = sorted(self.num_segments, reverse=True) == list(self.num_segments)
         found = f"train.num_segments = {list(self.num_segments)}"
         require_value(falling, f"{found}: wanted no more after a grouping than before")
-        require_value(
-            self.num_segments[0] <= MOST_SEGMENTS, f"{found}: wanted {MOST_SEGMENTS} or less"
-        )
-        fits = 1 <= self.num_chunks <= self.num_parts
+        fits = self.num_chunks <= self.num_parts
         found = f"train.num_chunks = {self.num_chunks}, num_parts = {self.num_parts}"
-        require_value(fits, f"{found}: wanted 1 or more chunks, and as many parts or more")
+        require_value(fits, f"{found}: wanted as many parts as chunks or more")
 
     takes_short: ClassVar[bool] = True
 

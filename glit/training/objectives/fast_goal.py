@@ -18,7 +18,7 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from glit.training.config_checks import check_choice, check_least
+from glit.plain import limited
 from glit.training.features import Features
 from glit.training.losses import mean_cosine, tsl_diagonal, tsl_full
 from glit.training.objective import InputSpec, Loss, logged
@@ -32,15 +32,10 @@ TSL_MATRICES = {"diagonal": tsl_diagonal, "full": tsl_full}
 class FastGoal(GlobalLocal):
     """The papers' objective over the best pair of every sample."""
 
-    lambda_tsl: float = 1.0
+    lambda_tsl: float = limited(1.0, least=0)
     """Weight of the token similarity loss (Eq. 11)."""
     tsl_matrix: TslMatrix = "diagonal"
     """``diagonal`` pulls matching pairs to one; ``full`` also pushes all others to zero."""
-
-    def __post_init__(self) -> None:
-        GlobalLocal.__post_init__(self)
-        check_least(self, 0, "lambda_tsl")
-        check_choice(self, "tsl_matrix", TslMatrix)
 
     @property
     def needs(self) -> InputSpec:

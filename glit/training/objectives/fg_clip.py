@@ -27,7 +27,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from glit.clip.encoder import ClipEncoder
-from glit.training.config_checks import check_least
+from glit.plain import limited
 from glit.training.features import Features
 from glit.training.losses import contrastive
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
@@ -60,22 +60,16 @@ class RegionScales(ObjectiveModule):
 class FgClip(Objective):
     """Contrast of whole images, of regions, and of regions with false sentences."""
 
-    lambda_short: float = 1.0
+    lambda_short: float = limited(1.0, least=0)
     """Weight of the short captions' loss."""
-    lambda_region: float = 0.1
+    lambda_region: float = limited(0.1, least=0)
     """Weight of the loss of regions and sentences."""
-    lambda_hard: float = 0.5
+    lambda_hard: float = limited(0.5, least=0)
     """Weight of the loss against false sentences."""
-    num_regions: int = 4
+    num_regions: int = limited(4, least=1)
     """Regions of every sample, each with its best sentence, best first."""
-    num_negatives: int = 10
+    num_negatives: int = limited(10, least=1)
     """False sentences of every pair; the dataset needs the column ``negatives``."""
-
-    def __post_init__(self) -> None:
-        for name in ("lambda_short", "lambda_region", "lambda_hard"):
-            check_least(self, 0, name)
-        check_least(self, 1, "num_regions")
-        check_least(self, 1, "num_negatives")
 
     takes_short: ClassVar[bool] = True
 

@@ -30,8 +30,7 @@ from torch import Tensor
 from glit.clip.encoder import ClipEncoder
 from glit.clip.finelip import FineLipTokens, Refine
 from glit.clip.late_interaction import late_interaction
-from glit.recipes.config import require_value
-from glit.training.config_checks import check_choice, check_positive
+from glit.plain import limited
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
 from glit.training.objective import InputSpec, Loss, Objective, logged
@@ -63,27 +62,19 @@ class FineLipModule(ObjectiveModule):
 class FineLip(Objective):
     """The triplet loss over FineLIP's score."""
 
-    margin: float = 0.2
+    margin: float = limited(0.2, above=0)
     """The triplet margin, Eq. 2's alpha."""
     negatives: Negatives = "hardest"
     """``hardest`` compares with the best wrong sample of the batch, ``sum`` with all wrong
     samples."""
-    aggregation_ratio: float = 0.2
+    aggregation_ratio: float = limited(0.2, above=0, most=1)
     """Ratio of the numbers of tokens after and before refinement (Table 3C)."""
     refine: Refine = "both"
     """The tokens to condense: ``both``, ``image``, ``text`` or ``none`` (Table 3B)."""
     global_tokens: bool = True
     """Whether the class token and the end token are compared with the others (Table 3D)."""
-    refinement_lr: float = 2e-4
+    refinement_lr: float = limited(2e-4, above=0)
     """Highest learning rate of the refinements; the encoders use ``train.lr``."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "margin")
-        inside = 0 < self.aggregation_ratio <= 1
-        require_value(inside, f"train.aggregation_ratio = {self.aggregation_ratio}: wanted 0 to 1")
-        check_positive(self, "refinement_lr")
-        check_choice(self, "negatives", Negatives)
-        check_choice(self, "refine", Refine)
 
     @property
     def needs(self) -> InputSpec:

@@ -42,7 +42,7 @@ from torch.utils.checkpoint import checkpoint
 from glit.clip.encoder import ClipEncoder
 from glit.clip.siglip import SiglipEncoder
 from glit.errors import RecipeError
-from glit.training.config_checks import check_least, check_positive
+from glit.plain import limited
 from glit.training.features import Features, equal_keys
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
 from glit.training.objective import InputSpec, Loss, Objective, false_sentence_loss, logged
@@ -97,13 +97,13 @@ class DenseScaleAndBias(ObjectiveModule):
 class Glit(Objective):
     """Sigmoid losses over whole images and over patches under regions; no crop is encoded."""
 
-    lambda_dense: float = 0.5
+    lambda_dense: float = limited(0.5, least=0)
     """Weight of the dense term, the loss of regions and sentences. With 0, ``siglip`` is left, but
     equal captions are no negatives, and short captions are used if there are any."""
-    lambda_short: float = 1.0
+    lambda_short: float = limited(1.0, least=0)
     """Weight of the sigmoid loss between whole images and their short captions (kind ``short``). A
     dataset with one caption an image has none, and no such loss."""
-    num_regions: int = 4
+    num_regions: int = limited(4, least=1)
     """Regions of an image in the dense term, at most: those of its most similar pairs, each region
     with its most similar sentence."""
     encode_sentences: bool = True
@@ -112,25 +112,18 @@ class Glit(Objective):
     pool_tokens: bool = True
     """Compare regions with the caption's tokens of their sentences. Set it to false for a SigLIP
     start, which has none."""
-    negative_weight: float = 0.0
+    negative_weight: float = limited(0.0, least=0)
     """Weight of the loss against false sentences, of regions and of the whole image; above 0 the
     dataset needs the column ``negatives``."""
-    negative_pairs: int = 6
+    negative_pairs: int = limited(6, least=1)
     """Pairs of every sample that are held against their false sentences, best first; one of each
     region where ``num_regions`` is above 1."""
-    num_negatives: int = 3
+    num_negatives: int = limited(3, least=1)
     """False sentences of each of them, drawn anew every epoch."""
-    sigmoid_lr: float = 1e-3
+    sigmoid_lr: float = limited(1e-3, above=0)
     """Highest learning rate of the scales and biases. The encoders use ``train.lr``."""
 
-    def __post_init__(self) -> None:
-        check_least(self, 0, "lambda_dense")
-        check_least(self, 0, "lambda_short")
-        check_least(self, 1, "num_regions")
-        check_least(self, 0, "negative_weight")
-        check_least(self, 1, "negative_pairs")
-        check_least(self, 1, "num_negatives")
-        check_positive(self, "sigmoid_lr")
+    def check(self) -> None:
         if not (self.encode_sentences or self.pool_tokens):
             raise RecipeError(
                 "train.encode_sentences = False and train.pool_tokens = False: nothing is left to "

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from glit.training.config_checks import check_least
+from glit.plain import limited
 from glit.training.features import Features
 from glit.training.objective import InputSpec, Loss, Objective, global_loss, local_loss, logged
 
@@ -21,13 +21,10 @@ from glit.training.objective import InputSpec, Loss, Objective, global_loss, loc
 class GlobalLocal(Objective):
     """Global and local contrastive losses, weighted."""
 
-    lambda_global: float = 1.0
+    lambda_global: float = limited(1.0, least=0)
     """Weight of the global contrastive loss (Eq. 11)."""
-    lambda_local: float = 0.5
+    lambda_local: float = limited(0.5, least=0)
     """Weight of the local contrastive loss (Eq. 11)."""
-
-    def __post_init__(self) -> None:
-        check_least(self, 0, "lambda_global", "lambda_local")
 
     @property
     def needs(self) -> InputSpec:

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from glit.training.config_checks import check_least
+from glit.plain import limited
 from glit.training.features import Features
 from glit.training.objective import InputSpec, Loss, Objective, logged
 
@@ -26,11 +26,8 @@ from glit.training.objective import InputSpec, Loss, Objective, logged
 class HardNegatives(Objective):
     """Contrastive loss inside every image; nothing is compared across images."""
 
-    max_local: int = 8
+    max_local: int = limited(8, least=2)
     """Most local pairs compared per image."""
-
-    def __post_init__(self) -> None:
-        check_least(self, 2, "max_local")
 
     @property
     def needs(self) -> InputSpec:

@@ -3,6 +3,8 @@
 L = CE(image, long caption) + CE(image', short caption)
 
 CE is CLIP's symmetric cross-entropy with label smoothing 0.1; image' is the image embedding rebuilt
+from glit.plain import limited
+from glit.plain import limited
 from its 32 leading principal components over the batch ("primary component matching", Long-CLIP
 section 3.3 of Zhang et al. 2024), neither centred nor normalised again. Details that the paper
 leaves open (smoothing, weights 1 : 1, what is short) are those of its published code.
@@ -16,7 +18,6 @@ as samples image' is the image: a batch of 32 and less wants fewer than 32.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,8 +26,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from glit.errors import RecipeError
-from glit.training.config_checks import check_least
+from glit.plain import limited
 from glit.training.features import Features
 from glit.training.objective import InputSpec, Loss, Objective, logged
 from glit.training.principal import rebuilt
@@ -36,18 +36,12 @@ from glit.training.principal import rebuilt
 class LongClip(Objective):
     """Long-CLIP's two contrastive losses."""
 
-    lambda_short: float = 1.0
+    lambda_short: float = limited(1.0, least=0)
     """Weight of the short captions' loss."""
-    num_components: int = 32
+    num_components: int = limited(32, least=1)
     """Principal components of the image that the short caption is compared with."""
-    label_smoothing: float = 0.1
+    label_smoothing: float = limited(0.1, least=0, below=1)
     """Label smoothing: share of the target for all other pairs of the batch, 0 to 1."""
-
-    def __post_init__(self) -> None:
-        check_least(self, 0, "lambda_short")
-        check_least(self, 1, "num_components")
-        if not (math.isfinite(self.label_smoothing) and 0 <= self.label_smoothing < 1):
-            raise RecipeError(f"train.label_smoothing = {self.label_smoothing}: wanted 0 to 1")
 
     takes_short: ClassVar[bool] = True
 

@@ -40,9 +40,9 @@ from torch import Tensor
 from glit.clip.encoder import ClipEncoder
 from glit.clip.late_interaction import late_interaction
 from glit.clip.refinement import TokenRefinement, widened, words
+from glit.plain import limited
 from glit.recipes.config import require_value
 from glit.text.spans import Span
-from glit.training.config_checks import check_choice, check_least, check_positive
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput
 from glit.training.objective import InputSpec, Loss, Objective, logged
@@ -121,39 +121,33 @@ class MulClipModule(ScaleAndBias):
 class MulClip(Objective):
     """MulCLIP's three terms; weights of zero and ``calibrate`` give Table 5."""
 
-    lambda_global: float = 1.0
+    lambda_global: float = limited(1.0, least=0)
     """Weight of the global losses; 0 is "No global" of Table 14 (Eq. 13)."""
-    lambda_short: float = 0.5
+    lambda_short: float = limited(0.5, least=0)
     """Weight of the first sentence's loss within the global ones (Eq. 3)."""
-    lambda_word: float = 1.0
+    lambda_word: float = limited(1.0, least=0)
     """Weight of the words' and patches' term (Eq. 11); 0 is "w/o WPR" of Table 5."""
-    lambda_sub: float = 1.0
+    lambda_sub: float = limited(1.0, least=0)
     """Weight of the sentences' and patches' term (Eq. 11); 0 is "w/o SAP" of Table 5."""
     calibrate: bool = True
     """Whether to condense patches and words first; false is "w/o LC" of Table 5."""
-    calibration_ratio: float = 0.5
+    calibration_ratio: float = limited(0.5, above=0, most=1)
     """Ratio of the numbers of tokens after and before condensing."""
     word_loss: WordLoss = "reconstruction"
     """``reconstruction`` works both ways; ``image`` or ``text`` reconstructs one side; ``contrast``
     compares the mean patch and the mean word over the batch (Table 10); ``clim`` is FineLIP's
     triplet over the condensed tokens (Table 6, Eq. 16); ``clim-global`` includes class and end
     token (Eq. 15)."""
-    max_sentences: int = 20
+    max_sentences: int = limited(20, least=1)
     """Most sentences compared per caption (Table 13)."""
-    refinement_lr: float = 2e-4
+    refinement_lr: float = limited(2e-4, above=0)
     """Highest learning rate of refinements, scale and bias; the encoders use ``train.lr``."""
 
-    def __post_init__(self) -> None:
-        check_least(self, 0, "lambda_global", "lambda_short", "lambda_word", "lambda_sub")
+    def check(self) -> None:
         some = self.lambda_global + self.lambda_word + self.lambda_sub > 0
         require_value(
             some, "train.lambda_global, lambda_word, lambda_sub: all are 0; wanted one above"
         )
-        inside = 0 < self.calibration_ratio <= 1
-        require_value(inside, f"train.calibration_ratio = {self.calibration_ratio}: wanted 0 to 1")
-        check_choice(self, "word_loss", WordLoss)
-        check_least(self, 1, "max_sentences")
-        check_positive(self, "refinement_lr")
 
     @property
     def local(self) -> bool:

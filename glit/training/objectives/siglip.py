@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from glit.clip.encoder import ClipEncoder
 from glit.clip.siglip import SiglipEncoder
-from glit.training.config_checks import check_positive
+from glit.plain import limited
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
 from glit.training.objective import InputSpec, Loss, Objective, logged
@@ -52,12 +52,9 @@ class ModelsOwn(ObjectiveModule):
 class Siglip(Objective):
     """The pairwise sigmoid loss over whole images and whole captions."""
 
-    siglip_lr: float = 1e-3
+    siglip_lr: float = limited(1e-3, above=0)
     """Highest learning rate of the scale and the bias. The encoders use ``train.lr``, and so do the
     scale and the bias of a SigLIP start."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "siglip_lr")
 
     @property
     def needs(self) -> InputSpec:

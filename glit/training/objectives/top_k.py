@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glit.training.config_checks import check_least
+from glit.plain import limited
 from glit.training.features import Features
 from glit.training.losses import tsl_diagonal
 from glit.training.objective import InputSpec, Loss, logged
@@ -26,12 +26,8 @@ from glit.training.objectives.global_local import GlobalLocal
 class Top3Uniform(GlobalLocal):
     """The papers' objective with TSL over three pairs of every sample, all of equal weight."""
 
-    lambda_tsl: float = 1.0
+    lambda_tsl: float = limited(1.0, least=0)
     """Weight of the token similarity loss (Eq. 11)."""
-
-    def __post_init__(self) -> None:
-        GlobalLocal.__post_init__(self)
-        check_least(self, 0, "lambda_tsl")
 
     @property
     def needs(self) -> InputSpec:

@@ -37,7 +37,7 @@ def test_the_starred_sum_by_hand() -> None:
     assert FineLipScore().score(texts, images).item() == pytest.approx(fine)
     starred = FineLipScore(global_weight=0.5).score(texts, images)
     assert starred.item() == pytest.approx(0.5 * fine / 2 + 0.5 * 1)
-    with pytest.raises(RecipeError, match="evaluate.global_weight = nan: wanted 0 to 1"):
+    with pytest.raises(RecipeError, match="global_weight: found nan, want 0 to 1"):
         FineLipScore(global_weight=float("nan"))
 
 

@@ -39,9 +39,9 @@ def test_sentence_patches_by_hand() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"global_weight": float("nan")}, "evaluate.global_weight = nan: wanted 0 to 1"),
-        ({"global_weight": 1.5}, "evaluate.global_weight = 1.5: wanted 0 to 1"),
-        ({"window": 0}, "evaluate.window = 0: wanted 1 or more"),
+        ({"global_weight": float("nan")}, "global_weight: found nan, want 0 to 1"),
+        ({"global_weight": 1.5}, "global_weight: found 1.5, want 0 to 1"),
+        ({"window": 0}, "window: found 0, want >= 1"),
     ],
 )
 def test_settings_that_cannot_be(settings, said) -> None:

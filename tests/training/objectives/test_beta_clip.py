@@ -178,10 +178,10 @@ def test_the_scale_keeps_to_its_range() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"beta": -0.5}, "train.beta = -0.5: wanted 0 or more"),
-        ({"contrast": "ce"}, "train.contrast = 'ce': wanted one of cross-entropy, binary"),
-        ({"max_phrases": -1}, "train.max_phrases = -1: wanted 0 or more"),
-        ({"pool_lr": math.inf}, "train.pool_lr = inf: wanted a positive number"),
+        ({"beta": -0.5}, "beta: found -0.5, want >= 0"),
+        ({"contrast": "ce"}, "found 'ce'; known: cross-entropy, binary"),
+        ({"max_phrases": -1}, "max_phrases: found -1, want >= 0"),
+        ({"pool_lr": math.inf}, "pool_lr: found inf, want above 0"),
     ],
 )
 def test_values_that_cannot_be(changes, message: str) -> None:

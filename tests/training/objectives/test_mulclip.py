@@ -280,11 +280,11 @@ def test_texts_are_the_first_sentences() -> None:
     ("changes", "message"),
     [
         ({"lambda_global": 0.0, "lambda_word": 0.0, "lambda_sub": 0.0}, "all are 0"),
-        ({"lambda_sub": math.nan}, "train.lambda_sub = nan: wanted 0 or more"),
-        ({"calibration_ratio": 1.5}, "train.calibration_ratio = 1.5: wanted 0 to 1"),
-        ({"word_loss": "both"}, "train.word_loss = 'both': wanted one of reconstruction, image"),
-        ({"max_sentences": 0}, "train.max_sentences = 0: wanted 1 or more"),
-        ({"refinement_lr": -1.0}, "train.refinement_lr = -1.0: wanted a positive number"),
+        ({"lambda_sub": math.nan}, "lambda_sub: found nan, want >= 0"),
+        ({"calibration_ratio": 1.5}, "calibration_ratio: found 1.5, want above 0, at most 1"),
+        ({"word_loss": "both"}, "found 'both'; known: reconstruction, image"),
+        ({"max_sentences": 0}, "max_sentences: found 0, want >= 1"),
+        ({"refinement_lr": -1.0}, "refinement_lr: found -1.0, want above 0"),
     ],
 )
 def test_values_that_cannot_be(changes, message: str) -> None:
