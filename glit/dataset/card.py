@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from glit.data.schema import CAPTIONS, hf_features
-from glit.dataset.manifest import Counts, Manifest, RecordedRecipe
+from glit.dataset.manifest import Counts, Manifest, RecordedRecipe, SourceDataset
 from glit.dataset.statistics import (
     PAPER_COLUMNS,
     Statistics,
@@ -72,6 +72,8 @@ def dataset_card(manifest: Manifest, figures: Statistics, caution: str = "") -> 
     features = json.dumps(yaml_features(hf_features(manifest.columns)), ensure_ascii=False)
     return f"""---
 license: unknown
+pretty_name: {"Images with region-grounded long captions" if paired else "Images with captions"}
+{people_fields(manifest)}
 size_categories:
 - {size_category(counts.shipped)}
 configs:
@@ -157,6 +159,22 @@ sample = dataset[0]
 """
 
 
+def people_fields(manifest: Manifest) -> str:
+    """The Hub's fields on the language, and on who wrote the captions and the annotations."""
+    recipe = manifest.recipe
+    is_found = recipe.table(CaptionStage.name).get("backend") == "provided"
+    fields = {
+        "language": [str(recipe.table("split").get("language") or "en")],
+        "language_creators": ["found" if is_found else "machine-generated"],
+        "annotations_creators": ["found" if recipe.pairs_from_files else "machine-generated"]
+        if recipe.has_regions
+        else ["no-annotation"],
+    }
+    if manifest.corrections:
+        fields["annotations_creators"].append("expert-generated")
+    return "\n".join(f"{key}:\n" + "\n".join(f"- {v}" for v in own) for key, own in fields.items())
+
+
 def figures_section(found: Statistics) -> str:
     """The statistics of a dataset, and its means beside those of papers, in Markdown."""
     rows = "\n".join(f"| {name} | {value} |" for name, value in lines(found))
@@ -236,14 +254,19 @@ def origins(manifest: Manifest) -> list[str]:
             f"`{options}`."
         )
     for each in manifest.corrections:
-        kinds = ("moved", "drawn", "deleted", "edited", "struck", "paired", "right")
-        done = ", ".join(f"{each.more[kind]} {kind}" for kind in kinds if each.more.get(kind))
         said.append(
             f"People looked at {each.more.get('samples')} of the {each.rows} samples of "
-            f"{each.name} and corrected them ({done or 'nothing changed'}); `by_hand` and "
+            f"{each.name} and corrected them ({corrected(each)}); `by_hand` and "
             "`review` tell which."
         )
     return said
+
+
+def corrected(source: SourceDataset) -> str:
+    """How much of each kind people corrected in a dataset."""
+    kinds = ("moved", "drawn", "deleted", "labelled", "edited", "struck", "paired", "right")
+    done = [f"{source.more[kind]} {kind}" for kind in kinds if source.more.get(kind)]
+    return ", ".join(done) or "nothing changed"
 
 
 def paragraph(text: str) -> str:

@@ -164,6 +164,10 @@ def _card(path: Path, licence: str) -> bytes:
         raise InputError(f"{path}: cannot be read ({first_line(error)}); want the card") from error
     except Exception as error:  # of YAML, or not UTF-8
         raise InputError(f"{path}: no YAML header ({first_line(error)})") from error
+    if licence == "other":
+        raise UserError(
+            f"--license other: write license: other, license_name and license_link into {path}"
+        )
     if licence:
         if not _LICENCE.fullmatch(licence) or licence == "unknown":
             raise UserError(f"--license {licence}: no licence of the Hub; want one as cc-by-4.0")
@@ -176,6 +180,12 @@ def _card(path: Path, licence: str) -> bytes:
         header = _LICENCE_LINES.sub("", header + "\n")
         body = body.replace(LICENCE_WARNING + "\n\n", "")
         return f"---\nlicense: {licence}\n{header.rstrip()}{end}{body}".encode()
+    if data.get("license") == "other" and not (
+        data.get("license_name") or data.get("license_link")
+    ):
+        raise InputError(
+            f"{path}: license: other says nothing; add license_name and license_link to it"
+        )
     if data.get("license") in (None, "", [], "unknown", ["unknown"]):
         raise InputError(
             f"{path}: names no licence; write it there (license: cc-by-4.0), or add --license"

@@ -11,6 +11,7 @@ from glit.dataset.card import (
     balance,
     limits,
     paragraph,
+    people_fields,
     size_category,
     yaml_features,
 )
@@ -47,8 +48,8 @@ def hub_card(
     shown = "\n".join(f"![A picture with its boxes and their numbers]({path})" for path in pictures)
     return f"""---
 license: unknown
-language:
-- en
+pretty_name: Images with region-grounded long captions
+{people_fields(manifest)}
 size_categories:
 - {size_category(len(dataset))}
 task_categories:

@@ -6,7 +6,7 @@ from typing import Any
 
 import duckdb
 
-from glit.dataset.card import shown
+from glit.dataset.card import corrected, shown
 from glit.dataset.manifest import Manifest
 from glit.plain import as_plain
 from glit.stages import all_reasons, all_steps
@@ -55,6 +55,16 @@ def story(manifest: Manifest) -> dict[str, Any]:
                 "licence": "",
             }
         )
+    steps += [
+        {
+            "title": "Corrected by hand",
+            "how": f"{each.more.get('samples')} of {each.rows} samples: {corrected(each)}",
+            "model": "",
+            "revision": "",
+            "licence": "",
+        }
+        for each in manifest.corrections
+    ]
     steps += [
         {
             "title": "Plugin",

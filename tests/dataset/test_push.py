@@ -207,10 +207,22 @@ def test_the_uploaded_card_names_the_licence(hub, built_copy, run_glit):
         assert run_glit("push", built_copy, NAME, "--license", wrong).code == 2
     assert run_glit("push", built_copy, NAME, "--license", "cc-by-4.0").code == 0
     card = hub.repositories[NAME].files["README.md"].decode()
-    assert card.startswith("---\nlicense: cc-by-4.0\nsize_categories:")
+    assert card.startswith("---\nlicense: cc-by-4.0\npretty_name:")
     assert card.count("license:") == 1 and LICENCE_WARNING not in card
     assert (built_copy / "README.md").read_text() == before
     assert card.partition("\n---\n")[2] in before.replace(LICENCE_WARNING + "\n\n", "")
+
+
+def test_a_licence_of_ones_own_has_a_name_and_a_link(tmp_path):
+    card = tmp_path / "README.md"
+    card.write_text("---\nlicense: other\n---\nHere.\n")
+    for licence in ("", "other"):
+        with pytest.raises((InputError, UserError), match="license_name and license_link"):
+            module._card(card, licence)
+    card.write_text(
+        "---\nlicense: other\nlicense_name: our-own\nlicense_link: LICENSE\n---\nHere.\n"
+    )
+    assert b"our-own" in module._card(card, "")
 
 
 def test_a_card_with_several_licences_or_none_to_change(tmp_path):
