@@ -118,7 +118,8 @@ def _options(command: Any) -> list[Any]:
 
 def _command(found: Found, common: set[str]) -> Iterator[str]:
     arguments = [p for p in found.command.params if p.param_type_name == "argument"]
-    usage = " ".join([found.words, *(str(p.name).upper() for p in arguments)])
+    names = (p.name.upper() if p.required else f"[{p.name.upper()}]" for p in arguments)
+    usage = " ".join([found.words, *names])
     yield f"\n### `{usage}`\n\n{_listed(_plain(found.command.help).strip())}\n"
     yield from (
         f"- `{str(p.name).upper()}`: {_plain(p.help)}"

@@ -51,6 +51,10 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
             "glit.cli.build:trust_command",
             "Confirm a recipe file that asks for pickles, keys, another machine or other files.",
         ),
+        "lock": (
+            "glit.cli.build:lock_command",
+            "Record the models of a recipe on this machine, for glit build --locked.",
+        ),
         "clean": (
             "glit.cli.inspect:clean_command",
             "Remove the resumable state (work/). A finished dataset stays.",
@@ -157,10 +161,6 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "interpolate": (
             "glit.cli.train:interpolate_command",
             "Interpolate the weights between a model and its fine-tuned version (WiSE-FT).",
-        ),
-        "lock": (
-            "glit.cli.build:lock_command",
-            "Record the models of a recipe on this machine, for glit build --locked.",
         ),
     },
 }

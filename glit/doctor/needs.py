@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from glit.doctor.models import Model, asked_models, model_of
 from glit.errors import MissingExtraError
-from glit.planning.recipe import LEARN_TABLES, load_recipe, load_table, read_tables
+from glit.planning.recipe import LEARN_TABLES, learn_table, load_recipe, load_table, read_tables
 from glit.recipes.extras import missing_packages
 from glit.recipes.resources import builtin_recipes
 from glit.runtime.progress import size
@@ -54,8 +54,7 @@ def needs_of(recipe: str, settings: Sequence[str] = ()) -> Needs:
         RecipeError: no such recipe, or it or a setting is refused.
     """
     if "train" in (tables := read_tables(recipe, overrides=settings)) and "caption" not in tables:
-        model = load_table("train", recipe, overrides=settings).model
-        asked, extras = [(model, "main")], {"train": "glit train"}
+        asked, extras = [(_start(recipe, settings), "main")], {"train": "glit train"}
         what = "train"
     else:
         loaded = load_recipe(recipe, overrides=settings)
@@ -70,6 +69,17 @@ def needs_of(recipe: str, settings: Sequence[str] = ()) -> Needs:
         models=tuple(model_of(*each, recipes=(recipe,)) for each in asked),
         install=str(MissingExtraError(*absent)) if absent else "",
     )
+
+
+def _start(recipe: str, settings: Sequence[str]) -> str:
+    """The model that a training starts from; without its packages the settings are not checked."""
+    try:
+        return load_table("train", recipe, overrides=settings).model
+    except (MissingExtraError, ModuleNotFoundError):
+        default = next(
+            each.default for each in fields(learn_table("train")) if each.name == "model"
+        )
+        return read_tables(recipe, overrides=settings)["train"].get("model", default)
 
 
 def as_toml(recipe: str, settings: Sequence[str] = ()) -> str:

@@ -97,12 +97,17 @@ def load_table(table: str, name_or_path: str, *, overrides: Sequence[str] = ()) 
 
     Raises: as :func:`load_recipe`.
     """
-    module, _, class_name = LEARN_TABLES[table].partition(":")
-    kind = getattr(importlib.import_module(module), class_name)
+    kind = learn_table(table)
     with naming_file(name_or_path):
         tables = read_tables(name_or_path, overrides=overrides)
         _refuse_others(overrides, [table], what=f"glit {table}".replace("evaluate", "eval"))
         return build_dataclass(kind, tables.get(table, {}), where=f"[{table}]")
+
+
+def learn_table(table: str) -> type:
+    """The dataclass of ``train`` or ``evaluate``."""
+    module, _, class_name = LEARN_TABLES[table].partition(":")
+    return getattr(importlib.import_module(module), class_name)
 
 
 def known_tables() -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -52,3 +54,26 @@ def test_a_changed_and_an_unknown_recipe(run_glit):
     assert tomllib.loads(changed.output)["pair"] == {"rule": "lism"}
     done = run_glit("recipes", "flims")
     assert done.code == 2 and "did you mean 'flism'" in done.errors
+
+
+def test_without_torch_the_list_says_what_to_install():
+    """In a process where no package of the extra `models` can be imported."""
+    code = (
+        "import sys, importlib.abc, importlib.util\n"
+        "names = {'torch', 'torchvision', 'transformers', 'accelerate', 'safetensors', 'scipy'}\n"
+        "class Hidden(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in names:\n"
+        "            raise ModuleNotFoundError(name, name=name)\n"
+        "real = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda n, p=None: None if n in names else real(n, p)\n"
+        "sys.meta_path.insert(0, Hidden())\n"
+        "sys.argv = ['glit', 'recipes', '--json']\n"
+        "from glit.cli.main import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = {each["name"]: each for each in json.loads(done.stdout)}
+    assert "package torch" in found["goal"]["install"] and found["provided"]["install"] == ""
+    assert found["goal"]["models"][0]["name"] == "openai/clip-vit-base-patch16"
