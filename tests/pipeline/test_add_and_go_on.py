@@ -29,6 +29,7 @@ from glit.errors import RunError, UserError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.pipeline.status import status
+from glit.plain import as_plain
 from glit.storage.store import Store
 
 
@@ -168,7 +169,8 @@ def test_a_retry_after_it_packs_only_what_changes(scenes, added, tmp_path):
     before, executor = data_bytes(world / "out"), Counting()
     after = retry(str(world / "out"), executor, quiet())
     assert counts(after) == (13, 12, 0, 1) and executor.done["pack"] == 1
-    assert after.additions == [{"ingested": 6, "shipped": 5, "dropped": 0, "duplicates": 1}]
+    (addition,) = after.additions
+    assert as_plain(addition) == {"ingested": 6, "shipped": 5, "dropped": 0, "duplicates": 1}
     now = data_bytes(world / "out")
     assert now.keys() == before.keys()
     assert {name for name in now if now[name] != before[name]} == {FIRST}
