@@ -267,11 +267,11 @@ def test_benchmarks_with_boxes(tmp_path):
     picture(tmp_path / "1.jpg", 200, 150)
     values = coco(400, 300, [20, 40, 60, 60])
     (tmp_path / "instances.json").write_text(json.dumps(values))
-    with pytest.warns(UserWarning, match="boxes of 1 images were scaled"):
+    with pytest.warns(UserWarning, match="boxes of 1 image were scaled"):
         [(_, box)] = class_boxes(tmp_path / "instances.json", images=tmp_path).parts
     assert box == (10, 20, 40, 50)
     refcoco(tmp_path, 400, 300, [20, 40, 80, 100])
-    with pytest.warns(UserWarning, match=r"instances\.json: boxes of 1 images were scaled"):
+    with pytest.warns(UserWarning, match=r"instances\.json: boxes of 1 image were scaled"):
         [question] = expressions(tmp_path, images=tmp_path, split="val")
     assert question.parts[0][1] == (10, 20, 40, 50)
     values["annotations"][0]["neg_category_ids"] = [3, 3]

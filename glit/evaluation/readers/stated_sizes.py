@@ -53,5 +53,6 @@ class StatedSizes:
         for change, why in CHANGES.items():
             if number := changes.count(change):
                 warnings.warn(
-                    f"{annotations}: boxes of {number} images were {change}, as {why}", stacklevel=3
+                    f"{annotations}: boxes of {number} image{'s' * (number > 1)} were {change}, as {why}",
+                    stacklevel=3,
                 )

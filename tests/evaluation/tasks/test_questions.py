@@ -242,6 +242,20 @@ def test_benchmarks_as_published(name, tmp_path, tiny_clip) -> None:
         read_questions(name, cut, images=None)
 
 
+def test_boxes_of_a_picture_of_twice_the_size_are_scaled_and_told(tmp_path) -> None:
+    folder = fg_ovd(tmp_path)
+    values = json.loads((folder / "material.json").read_text())
+    values["images"][0] |= {"width": 80, "height": 60}  # the picture has 40 x 30
+    as_json(folder / "material.json", values)
+    with pytest.warns(UserWarning, match="boxes of 1 image were scaled, as the picture"):
+        found = read_questions("fg-ovd", folder, images=None)
+    assert [asked.parts[0][1] for asked in found] == [(0.5, 1.0, 5.5, 7.0)]
+    values["images"][0] |= {"width": 90}
+    as_json(folder / "material.json", values)
+    with pytest.raises(InputError, match="a picture of 90x60 pixels, the image has 40x30"):
+        read_questions("fg-ovd", folder, images=None)
+
+
 @pytest.mark.parametrize("features", ["crop", "patches"])
 def test_classes_of_boxes_as_published(tmp_path, tiny_clip, features) -> None:
     file = class_boxes_of(tmp_path / "coco")
