@@ -52,7 +52,7 @@ class StatedSizes:
         changes = [frame.change for frame in self._frames.values() if frame is not None]
         for change, why in CHANGES.items():
             if number := changes.count(change):
+                images = "1 image" if number == 1 else f"{number} images"
                 warnings.warn(
-                    f"{annotations}: boxes of {number} image{'s' * (number > 1)} were {change}, as {why}",
-                    stacklevel=3,
+                    f"{annotations}: boxes of {images} were {change}, as {why}", stacklevel=3
                 )
