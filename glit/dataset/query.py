@@ -195,7 +195,7 @@ def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
     dataset = Dataset(path)
     connection = open_connection(dataset)
     try:
-        check_select(sql)
+        check_select(sql, connection)
         # mistakes in the data show now, not when it is printed
         return connection.sql(sql).materialize()
     except (duckdb.Error, RuntimeError) as error:  # the latter of names that are not UTF-8
@@ -233,12 +233,16 @@ def _place(dataset: Dataset, name: str) -> str:
     return dataset.full(name) if dataset.is_local else f"{PROTOCOL}://{name}"
 
 
-def check_select(sql: str) -> None:
+def check_select(sql: str, connection: duckdb.DuckDBPyConnection) -> None:
     """Check that the text is one SELECT and nothing else, by DuckDB's own parse tree.
 
     DuckDB also calls a statement a SELECT if one of its parts writes: a common table expression
     may be a COPY. So every query in it has to be one that reads, and every function in the place of
     a table has to be known.
+
+    Args:
+        sql: the text.
+        connection: parses it, and runs nothing of it.
 
     Raises:
         UserError: it is not.
@@ -247,15 +251,14 @@ def check_select(sql: str) -> None:
     kinds = [each.type for each in duckdb.extract_statements(sql)]
     found = ", ".join(kind.name for kind in kinds) or "nothing"
     if kinds == [duckdb.StatementType.SELECT]:
-        found = _what_does_more_than_read(sql)
+        found = _what_does_more_than_read(sql, connection)
     if found:
         raise UserError(f"query: found {found}; want one SELECT, which reads and writes nothing")
 
 
-def _what_does_more_than_read(sql: str) -> str:
+def _what_does_more_than_read(sql: str, connection: duckdb.DuckDBPyConnection) -> str:
     """The first part of a SELECT that may do more than read; empty if there is none."""
-    with duckdb.connect() as connection:
-        (text,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()  # pyright: ignore[reportGeneralTypeIssues]
+    ((text,),) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()
     try:
         tree = json.loads(text)
     except RecursionError:

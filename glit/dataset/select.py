@@ -60,8 +60,8 @@ def select(
     chosen = f"SELECT {NUMBER} FROM {rows} {condition} {some}"
     count = f"SELECT count(*) FROM {rows} {condition}"
     with _faults_of("--by" if by and not condition else "--where", dataset):
-        for sql in (chosen, count):
-            check_select(sql)
+        for sql in (chosen, count) if condition or by else ():
+            check_select(sql, connection)
         found = connection.execute(chosen).fetchall()
         matching = connection.execute(count).fetchall()[0][0]
     if not found:
@@ -130,7 +130,7 @@ def _check_expression(
     """
     statement = f"SELECT sample_id, (\n{sql}\n) FROM samples LIMIT 0"
     with _faults_of(option, dataset):
-        check_select(statement)
+        check_select(statement, connection)
         connection.execute(statement)
 
 

@@ -173,7 +173,7 @@ class UnfinishedBuild:
         connection.register("drops", self.drops())
         lock_down(connection)
         try:
-            check_select(sql)
+            check_select(sql, connection)
             return connection.sql(sql).materialize()
         except (duckdb.Error, RuntimeError) as error:
             raise UserError(

@@ -70,7 +70,7 @@ class Search:
         self._condition = f"WHERE (\n{self.where}\n)" if self.where else ""
         self._fault: duckdb.Error | None = None
         try:
-            check_select(f"SELECT 1 FROM samples {self._condition}")
+            check_select(f"SELECT 1 FROM samples {self._condition}", self.connection)
             self.connection.execute(f"EXPLAIN SELECT 1 FROM samples {self._condition}")
         except duckdb.Error as error:
             raise UserError(f"--where: {sql_fault(error, dataset.schema.names)}") from error
