@@ -146,7 +146,7 @@ def test_files_and_folders_without_permission(photographs, tmp_path_factory):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from building import run_build; "
         "m = run_build(sys.argv[2], sys.argv[3], overrides=['caption.backend=sidecar', "
-        "'propose.backend=grid']); print(m['counts']['drops'])"
+        "'propose.backend=grid']); print(m.counts.drops)"
     )
     writable = root / "writable"
     writable.mkdir()
