@@ -145,7 +145,7 @@ def test_what_is_refused(dataset, plain, tiny_clip) -> None:
         prepare(config(tiny_clip, caption="short"), plain)
     with pytest.raises(RecipeError, match="takes its sentences from the long caption"):
         prepare(config(tiny_clip, caption="sample", objective="fast-goal"), dataset)
-    with pytest.raises(RecipeError, match="train.caption"):
+    with pytest.raises(RecipeError, match=r"\[train\] caption: found 'middle'"):
         config(tiny_clip, caption="middle")
 
 
