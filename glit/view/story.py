@@ -30,51 +30,28 @@ def story(manifest: Manifest) -> dict[str, Any]:
         options = recipe.table(step.name) or recipe.table(_NAMES.get(step.name, ""))
         if not step.title or not options or not options.get("enabled", True):
             continue
-        model = models.get(step.role)
-        steps.append(
-            {
-                "title": step.title,
-                "how": shown(options.get(step.shows, ""))
-                + (_FROM_FILES if step.name == "score" and recipe.pairs_from_files else ""),
-                "model": model.name if model else "",
-                "revision": model.revision if model else "",
-                "licence": model.licence if model else "",
-            }
-        )
+        how = shown(options.get(step.shows, ""))
+        if step.name == "score" and recipe.pairs_from_files:
+            how += _FROM_FILES
+        if model := models.get(step.role):
+            steps.append(
+                _step(step.title, how, model.name, revision=model.revision, licence=model.licence)
+            )
+        else:
+            steps.append(_step(step.title, how))
     rules = [rule.name(manifest.schema_version) for rule in manifest.all_rules]
     rule = ", ".join(dict.fromkeys(rules))
     if rules:
+        calibrated = "calibrated probabilities" if manifest.calibration else "no calibration"
+        steps.append(_step("Pairs", f"rule {rule}", revision=calibrated))
+    for each in manifest.corrections:
+        how = f"{each.more.get('samples')} of {each.rows} samples: {corrected(each)}"
+        steps.append(_step("Corrected by hand", how))
+    for each in recipe.plugins:
+        version = each.get("version", "") or each.get("sha256", "")[:12]
         steps.append(
-            {
-                "title": "Pairs",
-                "how": f"rule {rule}",
-                "model": "",
-                "revision": "calibrated probabilities"
-                if manifest.calibration
-                else "no calibration",
-                "licence": "",
-            }
+            _step("Plugin", each.get("name", ""), model=each.get("package", ""), revision=version)
         )
-    steps += [
-        {
-            "title": "Corrected by hand",
-            "how": f"{each.more.get('samples')} of {each.rows} samples: {corrected(each)}",
-            "model": "",
-            "revision": "",
-            "licence": "",
-        }
-        for each in manifest.corrections
-    ]
-    steps += [
-        {
-            "title": "Plugin",
-            "how": each.get("name", ""),
-            "model": each.get("package", ""),
-            "revision": each.get("version", "") or each.get("sha256", "")[:12],
-            "licence": "",
-        }
-        for each in recipe.plugins
-    ]
     return {
         "recipe": recipe.name,
         "rule": rule,
@@ -89,6 +66,12 @@ def story(manifest: Manifest) -> dict[str, Any]:
         "files": len(manifest.files),
         "packages": dict(manifest.packages),
     }
+
+
+def _step(
+    title: str, how: str, model: str = "", *, revision: str = "", licence: str = ""
+) -> dict[str, str]:
+    return {"title": title, "how": how, "model": model, "revision": revision, "licence": licence}
 
 
 def left_out(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:

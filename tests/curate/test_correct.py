@@ -23,6 +23,7 @@ from glit.dataset.row import masks_of
 from glit.errors import DatasetError, InputError, MissingModelError
 from glit.label.corrections import Journal, State
 from glit.scenes import write_scenes
+from glit.view.story import story
 
 NEW = (10.0, 12.0, 60.5, 70.0)
 
@@ -138,6 +139,8 @@ def test_labels_are_those_of_a_person_and_a_moved_cell_of_the_grid_has_none(smal
         "person", regions[found].source, "person",
     ]  # fmt: skip
     assert after[found].box == regions[found].box and told.counts["labelled"] == 2
+    told_of = {each["title"]: each["how"] for each in story(new.manifest)["steps"]}
+    assert told_of["Corrected by hand"] == "1 of 6 samples: 1 moved, 1 drawn, 2 labelled"
     rest = [n for n in range(drawn) if n not in (centre, found)]
     assert [after[n] for n in rest] == [regions[n] for n in rest]
 
