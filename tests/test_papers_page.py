@@ -31,9 +31,10 @@ SMALL = {
 
 
 def commands() -> list[list[str]]:
+    """All but those that say how many images are in a gallery; see evaluation/test_galleries.py."""
     blocks = PAGE.read_text(encoding="utf-8").split("```sh\n")[1:]
     told = [line for block in blocks for line in block.split("```")[0].splitlines()]
-    return [shlex.split(line)[1:] for line in told if line.startswith("glit ")]
+    return [shlex.split(line)[1:] for line in told if line.startswith("glit ") and "#" not in line]
 
 
 def layouts(folder: Path) -> None:
@@ -78,7 +79,7 @@ def layouts(folder: Path) -> None:
     (folder / "FG-OVD" / "benchmarks" / "val2017").rename(folder / "val2017")
     (folder / "coco2017").mkdir()
     (folder / "val2017").rename(folder / "coco2017" / "val2017")
-    shutil.copytree(tiny_clip(), folder / "RUN")
+    shutil.copytree(tiny_clip(), folder / "MODEL")
     (folder / "figure-4.txt").write_text("Describe the image.")
 
 
