@@ -57,7 +57,7 @@ class Limits:
     """One more value, which turns the option off or leaves it to somebody else."""
 
     def allow(self, value: float) -> bool:
-        """Whether a value is within them."""
+        """Return whether a value is within these limits."""
         inside = self.least <= value <= self.most and self.above < value < self.below
         return value == self.also or inside
 

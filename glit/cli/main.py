@@ -28,7 +28,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "recipes": (
             "glit.cli.recipes:recipes_command",
-            "List the recipes with what each needs, or show one whole.",
+            "List the recipes and their missing models and packages, or print one recipe in full.",
         ),
         "build": (
             "glit.cli.build:build_command",

@@ -23,7 +23,7 @@ def recipes_command(
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the recipes with what each needs, or show one whole.
+    """List the recipes and their missing models and packages, or print one recipe in full.
 
     Nothing is downloaded. A recipe that is shown whole is a TOML file: save it, change it, and give
     the file as -r.

@@ -127,7 +127,7 @@ class ClipEncoder(nn.Module):
         return cut_crops(image, boxes, preprocessing, side=self.side, device=self.mean_3.device)
 
     def embed_crops(self, crops: Tensor) -> Float[Tensor, "v d"]:
-        """Embed crops [N, ...] of :meth:`cut`; L2-normalised float32 [N, D].
+        """Embed the crops [N, ...] that :meth:`cut` returned, as L2-normalised float32 [N, D].
 
         On a CPU an embedding is the same whatever other crops are in the batch
         (docs/decisions/alike-in-any-batch.md).

@@ -62,7 +62,7 @@ _REDONE = ("caption", "split", "propose", "ground", "score", "pair", "negatives"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """Result of ``apply_corrections``: how many samples changed, and how."""
+    """Counts of the samples and items that ``apply_corrections`` changed."""
 
     samples: int
     """How many samples were corrected or reviewed."""

@@ -263,7 +263,7 @@ def origins(manifest: Manifest) -> list[str]:
 
 
 def corrected(source: SourceDataset) -> str:
-    """How much of each kind people corrected in a dataset."""
+    """Count the corrections of each kind, in words: ``3 moved, 1 drawn``."""
     kinds = ("moved", "drawn", "deleted", "labelled", "edited", "struck", "paired", "right")
     done = [f"{source.more[kind]} {kind}" for kind in kinds if source.more.get(kind)]
     return ", ".join(done) or "nothing changed"

@@ -76,7 +76,7 @@ class Counts(SeriesCounts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileEntry:
-    """A Parquet file of a dataset."""
+    """Size, row count and SHA-256 of one Parquet file of a dataset."""
 
     rows: int = limited(least=0)
     bytes: int = limited(least=0)
@@ -117,7 +117,7 @@ class TokenizerEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRecipe:
-    """The recipe that a dataset was built with, with every key of every enabled step.
+    """The recipe of the build, with all keys of all enabled steps, as the manifest records it.
 
     Tables stay plain values: their step may be of another version, or of a plugin that is not here.
     """
@@ -133,7 +133,7 @@ class RecordedRecipe:
         return self.tables.get(step, {})
 
     def config(self, step: str, kind: type[T]) -> T:
-        """The configuration of a step, built from its table.
+        """Build the configuration of a step from its recorded table.
 
         Raises:
             RecipeError: the table is not one of this version of glit.

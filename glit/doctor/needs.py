@@ -18,7 +18,7 @@ from glit.stages import all_steps, needed_extras
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Of one recipe."""
+    """The packages and models that one recipe needs."""
 
     name: str
     about: str

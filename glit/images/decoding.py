@@ -294,9 +294,10 @@ def picture_frame(file: str | os.PathLike[str] | bytes) -> tuple[int, int, int]:
         ImageError: it is damaged or no image.
         OSError: it cannot be read.
     """
-    # closed by the block below, whichever of the two it is
-    stream = io.BytesIO(file) if isinstance(file, bytes) else open(file, "rb")  # noqa: SIM115
-    with stream, _PILLOW.as_wanted_here():
+    with (
+        io.BytesIO(file) if isinstance(file, bytes) else open(file, "rb") as stream,
+        _PILLOW.as_wanted_here(),
+    ):
         head = stream.read(HEAD_BYTES)
         stream.seek(0)
         image = _open(head, stream)

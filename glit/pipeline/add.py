@@ -41,7 +41,7 @@ class Added:
     images: str
     """The folder that was looked at."""
     balance: SeriesCounts | None
-    """Of the addition; None where nothing was new."""
+    """Counts of the added images; None if there were no new images."""
 
 
 def add(

@@ -48,8 +48,7 @@ class Table:
 class Fields(dict[str, Any]):
     """A table within a table, with keys of the user's own; it is not changed once it is made."""
 
-    # a dict says that it has no hash; frozen dataclasses that hold a table need one
-    def __hash__(self) -> int:  # type: ignore[override]
+    def __hash__(self) -> int:  # type: ignore[override] - a frozen dataclass that holds one is hashed
         return hash(repr(sorted(self.items())))
 
 

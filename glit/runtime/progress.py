@@ -91,7 +91,7 @@ class StageProgress:
 
     @property
     def total_s(self) -> float:
-        """Seconds since this object was made."""
+        """Seconds since the work began."""
         return time.monotonic() - self._made
 
     def note(self, text: str) -> None:
