@@ -106,4 +106,5 @@ def _value(value: Any) -> str:
         )
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
-    return str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+    text = str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)

@@ -181,10 +181,30 @@ def read_timelines(work: Store) -> list[Timeline]:
         return []
     try:
         return [_from(run) for run in json.loads(work.read(TIMELINE))]
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return []
 
 
 def _from(run: dict[str, Any]) -> Timeline:
-    stages = {name: StageTime(**each) for name, each in run["stages"].items()}
-    return Timeline(start_s=float(run["start_s"]), bin_s=float(run["bin_s"]), stages=stages)
+    stages = {
+        name: StageTime(
+            place=str(each["place"]),
+            workers=int(each["workers"]),
+            busy_s=[_finite(value) for value in each["busy_s"]],
+            lost_s=_finite(each["lost_s"]),
+        )
+        for name, each in run["stages"].items()
+    }
+    start_s, bin_s = _finite(run["start_s"]), _finite(run["bin_s"])
+    return Timeline(start_s=start_s, bin_s=bin_s, stages=stages)
+
+
+def _finite(value: Any) -> float:
+    """A number of a file that anybody may have changed.
+
+    Raises:
+        ValueError: it is no finite one.
+    """
+    if not math.isfinite(found := float(value)):
+        raise ValueError(f"{value} seconds")
+    return found

@@ -56,6 +56,16 @@ def test_a_changed_and_an_unknown_recipe(run_glit):
     assert done.code == 2 and "did you mean 'flism'" in done.errors
 
 
+def test_what_a_file_holds_does_not_reach_the_terminal_as_it_is(run_glit, tmp_path):
+    about = 'quoted "\x9b31m \u202e ü 猫 \U000e0001'
+    (tmp_path / "own.toml").write_text(
+        f"about = {json.dumps(about)}\nbase = 'mini'\n".replace("\\udb40\\udc01", "\\U000e0001")
+    )
+    done = run_glit("recipes", tmp_path / "own.toml")
+    assert done.code == 0 and tomllib.loads(done.output)["about"] == about
+    assert all(c.isprintable() or c == "\n" for c in done.output)
+
+
 def test_without_torch_the_list_says_what_to_install():
     """In a process where no package of the extra `models` can be imported."""
     code = (

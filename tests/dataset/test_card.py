@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from glit.api import statistics
 from glit.dataset.card import balance, dataset_card, paragraph, size_category
 from glit.dataset.manifest import Counts
@@ -44,6 +46,24 @@ def test_no_line_is_long_and_no_sum_is_torn(built):
         "| of these without a pair | 2 |",
         "| of these chosen by a condition, and here | 4 |",
     ]
+
+
+def test_the_hub_reads_who_wrote_what_and_in_which_language(built):
+    from huggingface_hub import DatasetCard
+
+    from glit.dataset.reader import Dataset
+
+    manifest, figures = Dataset(str(built)).manifest, statistics(built)
+    found = DatasetCard(dataset_card(manifest, figures)).data
+    assert (found.language, found.pretty_name) == (
+        ["en"], "Images with region-grounded long captions",
+    )  # fmt: skip
+    assert found.annotations_creators == ["machine-generated"]
+    split = dict(manifest.recipe.table("split"))
+    for language in ("no", "en\nlicense: mit"):
+        recipe = manifest.recipe.with_table("split", {**split, "language": language})
+        found = DatasetCard(dataset_card(replace(manifest, recipe=recipe), figures)).data
+        assert (found.language, found.license) == ([language], "unknown")
 
 
 def test_words_and_sizes():

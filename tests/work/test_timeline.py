@@ -86,3 +86,17 @@ def test_the_rest_of_a_build_is_as_long_as_its_slowest_place():
     assert seconds_left([first, second], stages) == (37.0, ["score", "pair"])
     done = [{"stage": "caption", "chunks_done": 9, "chunks_total": 9}]
     assert seconds_left([first], done) == (0.0, [])
+
+
+@pytest.mark.parametrize("value", ["NaN", "1e999", '"x"', "null", "[1]"])
+def test_a_timeline_that_somebody_changed_is_none(tmp_path, value):
+    """`glit status` computes with it."""
+    stage = f'{{"place": "cpu", "workers": 1, "busy_s": [{value}], "lost_s": 0.0}}'
+    text = f'[{{"start_s": 0.0, "bin_s": 1.0, "stages": {{"score": {stage}}}}}]'
+    (tmp_path / "timeline.json").write_text(text)
+    assert read_timelines(Store(tmp_path)) == []
+    (tmp_path / "timeline.json").write_text(text.replace(f"[{value}]", "[2]"))
+    assert seconds_left(
+        read_timelines(Store(tmp_path)),
+        [{"stage": "score", "chunks_done": 1, "chunks_total": 4}],
+    ) == (6.0, [])
