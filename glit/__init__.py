@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 add = api.add
 apply_corrections = api.apply_corrections
 build = api.build
+certify = api.certify
 clean = api.clean
 diff = api.diff
 evaluate = api.evaluate
@@ -68,6 +69,7 @@ __all__ = [
     "add",
     "apply_corrections",
     "build",
+    "certify",
     "clean",
     "diff",
     "evaluate",

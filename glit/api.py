@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from glit.curate.certified import Outcome
     from glit.curate.correct import Applied
     from glit.curate.references import Overlap, Written
     from glit.curate.select_rows import Choice
@@ -755,6 +756,64 @@ def calibrate(
     bare = ["pair.calibration=", "pair.min_probability=0", "pair.min_support=0"]
     config = pair_config(opened.manifest, recipe, [*settings, *bare])
     return fit(opened, read_verdicts(verdicts), config)
+
+
+def certify(
+    dataset: PathLike,
+    verdicts: PathLike | Sequence[PathLike],
+    *,
+    of: str | None = None,
+    where: str | None = None,
+    error: float | None = None,
+    confidence: float | None = None,
+    part: str | None = None,
+    unsure: str | None = None,
+    seed: int | None = None,
+    num: int | None = None,
+    output: PathLike | None = None,
+    progress: StageProgress | None = None,
+) -> Outcome:
+    """Plan an audit of a dataset, or tell what its verdicts prove; see docs/certify.md.
+
+    Args:
+        dataset: a finished one.
+        verdicts: the file of verdicts, or those of several people. One that does not exist is
+            written with the plan of the audit alone; ``glit pairs label`` then asks.
+        of: ``pairs``, ``sentences``, ``phrases`` or ``boxes``. Default: pairs.
+        where: a condition in SQL for the samples. Default: all.
+        error: the greatest share of wrong items that is claimed. Default: 0.05.
+        confidence: of the claim. Default: 0.95.
+        part: ``all`` items, or the ``largest`` part by probability for which the claim is proved.
+            Default: all.
+        unsure: whether 'cannot tell' counts as ``wrong`` or ``right``. Default: wrong.
+        seed: of the draw. Default: 0.
+        num: the planned number of verdicts. Default: enough for a chance of 90 %.
+        output: also write the dataset with its certificate, to a folder that does not exist yet. Of
+            the largest part of the pairs, all others lose their region.
+        progress: counts the images that are written.
+
+    Raises:
+        GlitError: with a one-line reason: the verdicts are of another dataset or contradict each
+            other, an option is not the plan's, or with an output the claim is not proved.
+    """
+    from glit.curate.certified import certify as audit
+    from glit.runtime.progress import null_progress
+    from glit.storage.outputs import local_folder
+
+    one = isinstance(verdicts, str | os.PathLike)
+    files = [Path(file) for file in ([verdicts] if one else verdicts)]
+    options = {
+        "of": of, "where": where, "error": error, "confidence": confidence, "part": part,
+        "unsure": unsure, "seed": seed, "verdicts": num,
+    }  # fmt: skip
+    opened, told = open_dataset(dataset), progress or null_progress()
+    folder = None if output is None else local_folder(output)
+    if folder is not None:
+        told.begin("certify", total=len(opened), done=0, drops=False)
+    return audit(
+        opened, files, given={k: v for k, v in options.items() if v is not None}, output=folder,
+        report=told.advance,
+    )  # fmt: skip
 
 
 def train(

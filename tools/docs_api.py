@@ -19,6 +19,7 @@ EXAMPLES = {
     "add": 'glit.add("dataset", limit=1000)',
     "apply_corrections": 'glit.apply_corrections("dataset", "corrected", ["anna.jsonl"])',
     "build": 'glit.build("photos", "dataset", recipe="laptop", settings=["score.batch_size=8"])',
+    "certify": 'found = glit.certify("dataset", "verdicts.jsonl", error=0.05)',
     "clean": 'freed = glit.clean("dataset")',
     "diff": 'glit.diff("dataset", "rebuilt")',
     "evaluate": '(result,) = glit.evaluate("retrieval", "run", "held-out")',

@@ -91,7 +91,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "Change it": {
         "pairs": (
             "glit.cli.pairs:pairs_app",
-            "Judge pairs by eye; calibrate on the verdicts; correct a dataset by hand.",
+            "Judge pairs by eye; calibrate on the verdicts; certify and correct a dataset.",
         ),
         "pair": (
             "glit.cli.curate:pair_command",

@@ -1,10 +1,12 @@
-"""``glit pairs``: judge pairs in a browser, calibrate on the verdicts, and correct by hand."""
+"""``glit pairs``: judge pairs in a browser, calibrate on the verdicts, certify, correct by hand."""
 
 from __future__ import annotations
 
 import getpass
 import json
+import shlex
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,19 +22,22 @@ from glit.cli.options import (
     SetOption,
 )
 from glit.errors import UserError
+from glit.plain import as_plain
 from glit.runtime.terminal import Console, visible
 
 if TYPE_CHECKING:
+    from glit.curate.certified import Outcome
     from glit.label.precision import Precision
     from glit.runtime.local_server import Site
 
-_HELP = "Judge pairs by eye; calibrate on the verdicts; correct a dataset by hand."
+_HELP = "Judge pairs by eye; calibrate on the verdicts; certify and correct a dataset."
 pairs_app = typer.Typer(add_completion=False, no_args_is_help=True, help=_HELP)
 
 VerdictsOption = Annotated[
     Path,
     typer.Option("--verdicts", help="The JSON Lines file of your verdicts; one line per answer."),
 ]
+ByOption = Annotated[str, typer.Option("--by", help="Your name. Default: your login name.")]
 PortOption = Annotated[
     int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")
 ]
@@ -40,7 +45,7 @@ PortOption = Annotated[
 
 @pairs_app.callback()
 def _pairs() -> None:
-    """Judge pairs by eye; calibrate on the verdicts; correct a dataset by hand."""
+    """Judge pairs by eye; calibrate on the verdicts; certify and correct a dataset."""
 
 
 @pairs_app.command("label")
@@ -49,13 +54,32 @@ def label_command(
     verdicts: VerdictsOption,
     num: Annotated[int, typer.Option("--num", min=1, help="Number of pairs, one per image.")] = 100,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed for choosing the pairs.")] = 0,
+    by: ByOption = "",
+    settle: Annotated[
+        bool,
+        typer.Option(help="Of an audit, show the items on which people disagree, and settle them."),
+    ] = False,
     port: PortOption = 0,
 ) -> None:
-    """Show pairs in a browser on this machine and record your verdicts. Ctrl-C ends it."""
+    """Show pairs in a browser on this machine and record your verdicts. Ctrl-C ends it.
+
+    If the file is a plan of glit pairs certify, the plan chooses what is shown, and --by says who
+    judges.
+    """
+    from glit.audit.record import is_audit
     from glit.dataset.reader import Dataset
+    from glit.label.audit_server import AuditQuestions
     from glit.label.server import LabelSite, Questions
 
-    questions = Questions(Dataset(dataset), verdicts, num=num, seed=seed)
+    opened = Dataset(dataset)
+    if is_audit(verdicts):
+        audit = AuditQuestions(opened, verdicts, by=by.strip() or _login(), settle=settle)
+        after = f"see what they prove: {_certify_again(dataset, verdicts)}"
+        _serve(LabelSite(audit), port, what=audit.what, after=after)
+        return
+    if settle:
+        raise UserError(f"--settle: {verdicts} is no audit; glit pairs certify begins one")
+    questions = Questions(opened, verdicts, num=num, seed=seed)
     after = f"verdicts are in {verdicts}; glit pairs calibrate uses them"
     _serve(LabelSite(questions), port, what=f"{len(questions)} pairs", after=after)
 
@@ -112,6 +136,125 @@ def calibrate_command(
     print(f"wrote {output}; use it: --set pair.calibration={output}")
 
 
+@pairs_app.command("certify")
+def certify_command(
+    dataset: DatasetArgument,
+    verdicts: Annotated[
+        list[Path],
+        typer.Option("--verdicts", help="The audit's file; repeat it for several people's files."),
+    ],
+    of: Annotated[
+        str | None,
+        typer.Option("--of", help="pairs (default), sentences, phrases or boxes."),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", help="Judge only samples that meet this SQL condition."),
+    ] = None,
+    error: Annotated[
+        float | None,
+        typer.Option("--error", help="The greatest share of wrong ones to claim. Default: 0.05."),
+    ] = None,
+    confidence: Annotated[
+        float | None, typer.Option("--confidence", help="Of the claim. Default: 0.95.")
+    ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            "--part", help="Claim it of all, or of the largest part by probability. Default: all."
+        ),
+    ] = None,
+    unsure: Annotated[
+        str | None,
+        typer.Option("--unsure", help="Count 'cannot tell' as wrong (default) or right."),
+    ] = None,
+    num: Annotated[
+        int | None,
+        typer.Option("--num", min=1, help="The number of verdicts you plan. Default: computed."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Seed of the draw. Default: 0.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Write the certified dataset here. Pairs outside a certified part lose their "
+            "region.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Prove that few pairs are wrong, from verdicts on some of them.
+
+    The first call writes a plan into the file of verdicts; glit pairs label then asks for the
+    verdicts; the next calls tell what they prove.
+    """
+    from glit.runtime.progress import StageProgress
+
+    with StageProgress(
+        Console(stderr=True, highlight=False), quiet=quiet or as_json or output is None
+    ) as progress:
+        found = api.certify(
+            dataset, list(verdicts), of=of, where=where, error=error, confidence=confidence,
+            part=part, unsure=unsure, seed=seed, num=num, output=output, progress=progress,
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps(as_plain(found)))
+        return
+    for line in _outcome_lines(found, dataset, verdicts[0], output):
+        print(visible(line))
+
+
+def _outcome_lines(
+    found: Outcome, dataset: str, verdicts: Path, output: Path | None
+) -> Iterator[str]:
+    plan, claim = found.plan, found.plan.claim
+    if found.is_new:
+        known = (
+            f"; about {plan.expected} are enough if the dataset's probabilities are true"
+            if plan.expected
+            else ""
+        )
+        yield f"{verdicts}: plan to judge {plan.verdicts} of {plan.items:,} {claim.of}{known}"
+        yield "judge them: " + shlex.join(
+            ["glit", "pairs", "label", dataset, "--verdicts", str(verdicts)]
+        )
+        return
+    yield f"{found.judged} judged, {found.wrong} wrong, by {', '.join(found.people) or 'nobody'}"
+    if found.out_of_turn:
+        yield f"{found.out_of_turn} verdicts are ahead of the plan's order and do not count yet"
+    agreement = found.agreement
+    if agreement.items:
+        disputed = len(agreement.disputed)
+        kappa = "" if agreement.kappa is None else f" (Cohen's kappa {agreement.kappa:.2f})"
+        yield f"{agreement.items} judged by two or more{kappa}, {disputed} of them disputed"
+        if disputed:
+            yield "disputed ones count as wrong; settle them: " + shlex.join(
+                ["glit", "pairs", "label", dataset, "--verdicts", str(verdicts), "--settle"]
+            )
+    if (made := found.certificate) is not None:
+        yield f"proved: {made.claim}"
+        yield (
+            f"  wrong: {made.estimate:.1%} estimated, {made.at_least:.1%} to {made.at_most:.1%} "
+            f"(each bound with {claim.confidence:.4g}); exact binomial for comparison: at most "
+            f"{made.plain_at_most:.1%}"
+        )
+    if found.not_proved:
+        yield f"not proved: {found.not_proved}" if made is None else found.not_proved
+    if output is not None:
+        check = shlex.join(["glit", "verify", str(output)])
+        yield f"wrote {output}; {check} computes its certificate again"
+    elif made is not None:
+        yield f"write the dataset with its certificate: {_certify_again(dataset, verdicts)} -o NEW"
+
+
+def _certify_again(dataset: str, verdicts: Path) -> str:
+    return shlex.join(["glit", "pairs", "certify", dataset, "--verdicts", str(verdicts)])
+
+
 @pairs_app.command("correct")
 def correct_command(
     dataset: DatasetArgument,
@@ -121,7 +264,7 @@ def correct_command(
             "--corrections", help="The JSON Lines file of corrections; one line per step."
         ),
     ],
-    by: Annotated[str, typer.Option("--by", help="Who corrects. Default: your login name.")] = "",
+    by: ByOption = "",
     where: Annotated[
         str, typer.Option("--where", help="Show only samples that meet this SQL condition.")
     ] = "",

@@ -76,31 +76,53 @@ def pair_again(
         DatasetError: a file of the dataset is damaged.
     """
     with new_folder(output) as folder:
-        before = dataset.manifest
-        if before.schema_version != SCHEMA_VERSION:
-            raise InputError(
-                f"{dataset.path}: schema version {before.schema_version} does not hold what "
-                "rules ask for; build it again"
-            )
-        require_regions(before, dataset.path, wanted_by="glit pair wants")
-        config = pair_config(before, recipe, settings)
-        pairing = _pairing(before, config)
-        (folder / "data").mkdir()
-        described = _write_files(dataset, folder, pairing, processes, report)
-        for left_out in ("drops.parquet", "duplicates.parquet"):
-            (folder / left_out).write_bytes(Store(dataset.path).read(left_out))
-        kept = pairing.calibration
-        manifest = dataclasses.replace(
-            before,
-            files={**before.files, **described},
-            counts=dataclasses.replace(before.counts, without_pair=sum_without_pair(described)),
-            recipe=before.recipe.with_table(PairStage.name, as_table(config)),
-            calibration=None if kept is None else kept.as_dict(),
-            fingerprints=_fingerprints(before, config, pairing),
-            rules=(),
-        )
+        check_can_change(dataset)
+        config = pair_config(dataset.manifest, recipe, settings)
+        manifest = write_with_pairs(dataset, folder, config, processes=processes, report=report)
         finish(folder, manifest, name=output.name, caution=dataset_caution(dataset))
         return manifest
+
+
+def check_can_change(dataset: Dataset) -> None:
+    """Check that a rule can choose the pairs of a dataset anew.
+
+    Raises:
+        InputError: it is of version 1, or of captions alone.
+    """
+    version = dataset.manifest.schema_version
+    if version != SCHEMA_VERSION:
+        raise InputError(
+            f"{dataset.path}: schema version {version} does not hold what rules ask for; build it "
+            "again"
+        )
+    require_regions(dataset.manifest, dataset.path, wanted_by="glit pair wants")
+
+
+def write_with_pairs(
+    dataset: Dataset, folder: Path, config: PairConfig, *, processes: int, report: Report
+) -> Manifest:
+    """Write the Parquet files of a dataset with other pairs; the manifest to write last.
+
+    Raises:
+        RecipeError: the scores do not suffice for the rule.
+        DatasetError: a file of the dataset is damaged.
+    """
+    before = dataset.manifest
+    pairing = _pairing(before, config)
+    (folder / "data").mkdir()
+    described = _write_files(dataset, folder, pairing, processes, report)
+    for left_out in ("drops.parquet", "duplicates.parquet"):
+        (folder / left_out).write_bytes(Store(dataset.path).read(left_out))
+    kept = pairing.calibration
+    return dataclasses.replace(
+        before,
+        files={**before.files, **described},
+        counts=dataclasses.replace(before.counts, without_pair=sum_without_pair(described)),
+        recipe=before.recipe.with_table(PairStage.name, as_table(config)),
+        calibration=None if kept is None else kept.as_dict(),
+        fingerprints=_fingerprints(before, config, pairing),
+        rules=(),
+    )
 
 
 def pair_config(manifest: Manifest, recipe: str | None, settings: Sequence[str]) -> PairConfig:

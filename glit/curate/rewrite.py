@@ -6,6 +6,8 @@ some are read while another is written.
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,7 +22,13 @@ import pyarrow.parquet as pq
 from glit.data.schema import Columns, with_further
 from glit.dataset.card import dataset_card
 from glit.dataset.croissant import CROISSANT, croissant
-from glit.dataset.manifest import MANIFEST, FileEntry, Manifest, describe_data_file
+from glit.dataset.manifest import (
+    MANIFEST,
+    Certificate,
+    FileEntry,
+    Manifest,
+    describe_data_file,
+)
 from glit.dataset.reader import Dataset
 from glit.dataset.statistics import dataset_statistics
 from glit.errors import DatasetError
@@ -38,6 +46,10 @@ from glit.storage.store import Store
 _READERS, _AHEAD = 2, 4
 """Threads that read while another writes, and row groups that wait."""
 _COMPUTE: Any = pyarrow.compute  # its functions are made at run time
+_VOID = (
+    "the certificate is void here ({}): it is of other data. A random part has that share of wrong "
+    "ones on average; certify the new dataset for a claim of its own"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,15 +164,32 @@ def _row_groups(tables: Iterable[pa.Table], most_rows: int) -> Iterator[pa.Table
         yield pa.concat_tables(held).combine_chunks()
 
 
-def finish(folder: Path, manifest: Manifest, *, name: str, caution: str) -> None:
+def finish(
+    folder: Path,
+    manifest: Manifest,
+    *,
+    name: str,
+    caution: str,
+    certificates: tuple[Certificate, ...] = (),
+) -> None:
     """Write what is made from the manifest, and the manifest last.
+
+    Certificates that the manifest still names were of other data: they are left out, and a warning
+    says so.
 
     Args:
         folder: of the dataset, its Parquet files all written.
         manifest: of it.
         name: of the dataset.
         caution: see :func:`glit.dataset.mini_models.dataset_caution`.
+        certificates: of these very files.
     """
+    files = dict(manifest.files)
+    for void in manifest.certificates:
+        if void not in certificates:
+            files.pop(void.verdicts, None)
+            warnings.warn(f"{name}: {_VOID.format(void.claim)}", stacklevel=2)
+    manifest = dataclasses.replace(manifest, files=files, certificates=certificates)
     figures = dataset_statistics(Store(folder), manifest)
     (folder / "README.md").write_text(dataset_card(manifest, figures, caution), encoding="utf-8")
     (folder / CROISSANT).write_bytes(croissant(manifest, name=name))

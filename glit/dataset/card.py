@@ -129,7 +129,7 @@ sample = dataset[0]
         )
     }
 
-## In figures
+{certified(manifest)}## In figures
 
 {figures_section(figures)}
 
@@ -157,6 +157,28 @@ sample = dataset[0]
 
 {limits(manifest, caution)}
 """
+
+
+def certified(manifest: Manifest) -> str:
+    """A section on what is proved of the dataset; empty if nothing is."""
+    if not manifest.certificates:
+        return ""
+    said = []
+    for each in manifest.certificates:
+        judges = ", ".join(f"`{name}`" for name in each.judges)
+        claim = each.claim[0].upper() + each.claim[1:]
+        kappa = ""
+        if each.kappa is not None:
+            kappa = f" Two people judged {each.judged_by_two} of them (kappa {each.kappa:.2f})."
+        which = f" among samples where `{each.plan.claim.where}`" if each.plan.claim.where else ""
+        said.append(
+            paragraph(
+                f"**{claim}{which}.** Estimated {each.estimate:.1%} wrong, at most "
+                f"{each.at_most:.1%}. Judged by {judges}.{kappa} The verdicts are in "
+                f"`{each.verdicts}`; `glit verify` computes the claim again."
+            )
+        )
+    return "## Certified\n\n" + "\n\n".join(said) + "\n\n"
 
 
 def people_fields(manifest: Manifest) -> str:

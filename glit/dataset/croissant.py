@@ -38,6 +38,7 @@ _BIASES = (
 )
 _WITH_REGIONS = ", its sentences, candidate regions, and the regions that the sentences describe."
 _PARQUET = "application/x-parquet"
+_JSON_LINES = "application/jsonlines"
 _CONTEXT: dict[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -152,7 +153,7 @@ def _files(manifest: Manifest) -> Iterator[dict[str, Any]]:
             "name": name,
             "contentUrl": name,
             "contentSize": f"{found.bytes} B",
-            "encodingFormat": _PARQUET,
+            "encodingFormat": _JSON_LINES if name.endswith(".jsonl") else _PARQUET,
             "sha256": found.sha256,
         }
 
@@ -272,6 +273,17 @@ def _model_lines(manifest: Manifest) -> list[str]:
     ]
 
 
+def _proved(manifest: Manifest) -> dict[str, Any]:
+    """What verdicts of people prove of the annotations."""
+    said = [
+        f"Certified: {each.claim}; judged by {', '.join(each.judges)}; verdicts and plan: "
+        f"{each.verdicts}."
+        + (f" Cohen's kappa {each.kappa:.2f}." if each.kappa is not None else "")
+        for each in manifest.certificates
+    ]
+    return {"rai:dataAnnotationAnalysis": said} if said else {}
+
+
 def _responsible(manifest: Manifest) -> dict[str, Any]:
     """The fields of Croissant's RAI vocabulary, as far as the run tells."""
     recipe, counts = manifest.recipe, manifest.counts
@@ -294,6 +306,7 @@ def _responsible(manifest: Manifest) -> dict[str, Any]:
             + f"Limits of [ingest]: {_options(recipe.tables['ingest'])}."
         ],
         "rai:dataAnnotationProtocol": _protocol(manifest),
+        **_proved(manifest),
         "rai:machineAnnotationTools": [f"glit {manifest.glit_version}", *_model_lines(manifest)],
         "rai:dataBiases": [
             f"{YOURS}who and what is in the images, and in what proportion.",

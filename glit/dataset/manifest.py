@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from glit.audit.record import Plan
 from glit.data.schema import READABLE_VERSIONS
 from glit.dataset.local_pairs import count_without_pair
 from glit.errors import DatasetError, InputError, UserError, first_line
@@ -202,6 +203,61 @@ class RecordedRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """A claim on the share of wrong pairs, sentences, phrases or boxes, proved by verdicts.
+
+    It is of the data files that the manifest names; :func:`glit.dataset.certificate.faults`
+    computes it again from the verdicts.
+    """
+
+    plan: Plan
+    """What was claimed, and how items were drawn."""
+    part: int = limited(least=0)
+    """Which of the plan's parts is proved, counted from 0."""
+    items: int
+    """The proved claim is of so many."""
+    items_sha256: str
+    """Their identity, with their probabilities."""
+    min_probability: float | None = None
+    """They are those of at least this probability; None if they are all."""
+    judged: int
+    """Verdicts on these items."""
+    wrong: int
+    proved_after: int
+    """How many verdicts on these items proved the claim."""
+    estimate: float
+    """Of the share of wrong items."""
+    at_most: float
+    """The share is at most this, with the confidence of the plan."""
+    at_least: float
+    plain_at_most: float
+    """See :class:`glit.audit.claims.Bounds`."""
+    judges: tuple[str, ...]
+    """How those who judged name themselves."""
+    judged_by_two: int = 0
+    kappa: float | None = None
+    """Cohen's kappa of two people on the same items."""
+    verdicts: str
+    """The dataset's file of verdicts."""
+    more: Mapping[str, Any] = unknown_keys()
+
+    @property
+    def most_predicted(self) -> float:
+        """The greatest chance to be wrong that probabilities give to one of the items."""
+        return self.plan.parts[self.part].most_predicted
+
+    @property
+    def claim(self) -> str:
+        """The claim in a sentence."""
+        low, plan = self.min_probability, self.plan.claim
+        which = "" if low is None else f" of probability {low:.3g} or more"
+        return (
+            f"at least {100 * (1 - plan.error):.4g} % of {self.items:,} {plan.of}{which} are "
+            f"right, with {100 * plan.confidence:.4g} % confidence, by {self.judged} verdicts"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What a dataset tells of itself; docs/data-format.md says what each key means.
 
@@ -232,6 +288,8 @@ class Manifest:
     merged: tuple[MergedDataset, ...] = ()
     rules: tuple[RecordedRule, ...] = ()
     """After a merge of several rules; else the recipe's is the only one."""
+    certificates: tuple[Certificate, ...] = ()
+    """What is proved of the dataset's pairs, sentences, phrases or boxes."""
     more: Mapping[str, Any] = unknown_keys()
 
     def __post_init__(self) -> None:

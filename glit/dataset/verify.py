@@ -34,6 +34,7 @@ from glit.data.schema import (
     hf_feature,
 )
 from glit.dataset.by_hand import by_hand_of, with_by_hand
+from glit.dataset.certificate import faults
 from glit.dataset.duplicate_samples import Repeats
 from glit.dataset.local_pairs import count_without_pair
 from glit.dataset.manifest import (
@@ -43,6 +44,7 @@ from glit.dataset.manifest import (
     read_manifest,
     sum_without_pair,
 )
+from glit.dataset.reader import Dataset
 from glit.dataset.recorded_rules import pairings_of
 from glit.dataset.row_checks import check_row_groups, row_faults
 from glit.dataset.text_checks import breaches_alone, caption_breaches, sentence_breaches
@@ -102,6 +104,8 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
                     yield from _as_far_as_it_goes(name, found)
         for name, path, first in repeats.found():
             yield f"{name}: {path}: the same sample as {first}"
+    if manifest.certificates:
+        yield from _as_far_as_it_goes("manifest.json", faults(Dataset(output)))
 
 
 def _as_far_as_it_goes(name: str, breaches: Iterator[str]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 corrects boxes, sentences and pairs.
 
 choose.py          which pairs to judge
+audit_server.py    asks for the verdicts of an audit (glit.audit) in the order of its plan
 verdicts.py        what was said, one line a pair in a file
 page.html          the page that asks
 server.py          shows it, on this machine only

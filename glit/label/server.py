@@ -10,6 +10,7 @@ from typing import Any
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError
+from glit.label.audit_server import ANSWERS, AuditQuestions
 from glit.label.choose import choose, pair_of
 from glit.label.verdicts import VERDICTS, Labelled, add_verdict, read_verdicts
 from glit.runtime.local_server import Answer, Site, as_json, shown, whole_number
@@ -23,7 +24,7 @@ class LabelSite(Site):
         "script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'"
     )
 
-    def __init__(self, questions: Questions) -> None:
+    def __init__(self, questions: Questions | AuditQuestions) -> None:
         self._questions = questions
 
     def answer(self, address: str) -> Answer:
@@ -78,6 +79,8 @@ class Questions:
             "before": row.caption.text[: sentence.char_start],
             "sentence": sentence.text,
             "after": row.caption.text[sentence.char_end :],
+            "answers": ANSWERS["pairs"][: len(VERDICTS)],
+            "status": "",
             "verdict": None if given is None else given.verdict,
         }
 

@@ -47,6 +47,10 @@ def story(manifest: Manifest) -> dict[str, Any]:
     for each in manifest.corrections:
         how = f"{each.more.get('samples')} of {each.rows} samples: {corrected(each)}"
         steps.append(_step("Corrected by hand", how))
+    for each in manifest.certificates:
+        steps.append(
+            _step("Certified", each.claim, revision=f"verdicts of {', '.join(each.judges)}")
+        )
     for each in recipe.plugins:
         version = each.get("version", "") or each.get("sha256", "")[:12]
         steps.append(

@@ -50,7 +50,7 @@ def server(scored_scenes, tmp_path):
 
 def test_a_person_answers_goes_back_and_goes_on_another_day(server, scored_scenes):
     client, file = server
-    assert "is this pair right?" in client.get("/").text
+    assert "is this right?" in client.get("/").text
     for number, verdict in ((0, "right"), (1, "none"), (0, "wrong")):
         question = client.get(f"/question/{number}").json()
         assert question["total"] == 10 and question["sentence"]

@@ -1,0 +1,343 @@
+"""The record of an audit: a JSON Lines file with its plan, then one line per verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from glit.audit.agreement import cohens_kappa
+from glit.audit.claims import Part
+from glit.errors import InputError, cut
+from glit.plain import MisfitError, as_plain, from_plain, limited
+
+FORMAT, VERSION = "glit-audit", 1
+_LONGEST = 1 << 28
+"""Bytes of a file: some million verdicts."""
+Kind = Literal["pairs", "sentences", "phrases", "boxes"]
+KINDS: tuple[str, ...] = get_args(Kind)
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "pairs": ("sentence", "region"),
+    "sentences": ("sentence",),
+    "phrases": ("phrase", "region"),
+    "boxes": ("region",),
+}
+"""What names an item of a sample, by kind."""
+AuditVerdict = Literal["right", "wrong", "none", "false", "unsure"]
+"""``right``, or in which way it is not: see :data:`glit.label.verdicts.Verdict`; ``unsure`` if the
+person cannot tell."""
+AUDIT_VERDICTS: tuple[str, ...] = get_args(AuditVerdict)
+_MOST_PLACES = 1 << 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """At most a share ``error`` of some items is wrong."""
+
+    of: Kind = "pairs"
+    where: str = ""
+    """An SQL condition for samples; empty for all."""
+    error: float = limited(0.05, above=0, below=1)
+    confidence: float = limited(0.95, least=0.5, below=1)
+    part: Literal["all", "largest"] = "all"
+    """Whether it is of all items, or of the largest part, by probability, for which it is proved.
+    """
+    unsure: Literal["wrong", "right"] = "wrong"
+    """How verdicts ``unsure`` count."""
+    seed: int = limited(0, least=0, below=1 << 63)
+    """Of the draw."""
+    verdicts: int = limited(0, least=0)
+    """How many people are ready to give; 0 leaves it to glit."""
+
+    @property
+    def alpha(self) -> float:
+        """The chance that a false claim passes."""
+        return 1 - self.confidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A claim and which items are judged for it, fixed before any verdict is seen."""
+
+    claim: Claim
+    parts: tuple[Part, ...]
+    """Those that are tested, growing; one of everything if the claim is of all items."""
+    typical: float = limited(least=0, most=1)
+    """Mean uncertainty of the items; see :func:`glit.audit.draw.weights`."""
+    verdicts: int = limited(least=1)
+    """How many are planned."""
+    expected: int | None = limited(default=None, least=1)
+    """After how many half of all audits end, if the probabilities are true."""
+    items: int = limited(least=1)
+    items_sha256: str
+    """Identity of the items and their probabilities."""
+
+    def line(self) -> bytes:
+        """The first line of the file."""
+        said = {"format": FORMAT, "schema_version": VERSION, **as_plain(self)}
+        return (json.dumps(said) + "\n").encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What one person said of one item."""
+
+    sample_id: str
+    sentence: int | None = limited(None, least=0, below=_MOST_PLACES)
+    phrase: int | None = limited(None, least=0, below=_MOST_PLACES)
+    region: int | None = limited(None, least=0, below=_MOST_PLACES)
+    verdict: AuditVerdict
+    by: str
+    at: str = ""
+    instead_of: AuditVerdict | None = None
+    """The same person's verdict that this one replaces."""
+    settles: bool = False
+    """Whether it settles a disagreement of two people, who both saw it."""
+
+    def name(self, of: Kind) -> tuple[str, tuple[int, ...]]:
+        """The sample, and the item in it.
+
+        Raises:
+            MisfitError: it is no item of that kind.
+        """
+        own = {key: getattr(self, key) for key in ("sentence", "phrase", "region")}
+        given = {key for key, value in own.items() if value is not None}
+        if given != {*PARTS[of]}:
+            raise MisfitError(f"want {' and '.join(PARTS[of])} of one of the {of}")
+        return self.sample_id, tuple(own[key] for key in PARTS[of])
+
+
+Name = tuple[str, tuple[int, ...]]
+"""A sample, and the item in it as :data:`PARTS` says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How far people agree on whether items are right."""
+
+    items: int
+    """Judged by two people or more."""
+    disputed: tuple[Name, ...]
+    """Of those, the ones on which they disagree and that nobody settled."""
+    kappa: float | None
+    """Cohen's, over all pairs of people on the same item, before disputes were settled; None
+    without such an item."""
+
+
+class Record:
+    """An audit's plan and verdicts.
+
+    Args:
+        plan: of the audit.
+        said: all verdicts, in the order of the files, each with its file and line.
+
+    Raises:
+        InputError: one contradicts another of the same person, or is of an item of another kind.
+    """
+
+    def __init__(self, plan: Plan, said: Sequence[tuple[str, Said]]) -> None:
+        self.plan = plan
+        self.of: dict[Name, dict[str, Said]] = defaultdict(dict)
+        """Of every item the last verdict of every person."""
+        self._settled: dict[Name, Said] = {}
+        for where, each in said:
+            self.add(each, where)
+
+    def add(self, said: Said, where: str = "verdict") -> None:
+        """Take one more verdict.
+
+        Raises:
+            InputError: see the class.
+        """
+        try:
+            name = said.name(self.plan.claim.of)
+        except MisfitError as error:
+            raise InputError(f"{where}: {error}") from error
+        if said.settles:
+            self._settled[name] = said
+            return
+        before = self.of[name].get(said.by)
+        if before is not None and said.verdict != before.verdict != said.instead_of:
+            raise InputError(
+                f"{where}: {cut(said.by)} said {before.verdict!r} of the same item before, and "
+                f"{said.verdict!r} here; keep one of the two lines"
+            )
+        self.of[name][said.by] = said
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        """Who judged, in alphabetical order."""
+        return tuple(sorted({by for own in self.of.values() for by in own}))
+
+    def is_wrong(self, name: Name) -> bool:
+        """Whether an item counts as wrong: as settled, or as anybody says."""
+        if (settled := self._settled.get(name)) is not None:
+            return not self._is_right(settled)
+        return not all(map(self._is_right, self.of[name].values()))
+
+    def _is_right(self, said: Said) -> bool:
+        return said.verdict == "right" or (
+            said.verdict == "unsure" and self.plan.claim.unsure == "right"
+        )
+
+    def agreement(self) -> Agreement:
+        """How far people agree."""
+        first, second = [], []
+        disputed = []
+        both = 0
+        for name, own in self.of.items():
+            words = ["right" if self._is_right(own[by]) else "wrong" for by in sorted(own)]
+            both += len(words) > 1
+            for a, b in combinations(words, 2):
+                first.append(a)
+                second.append(b)
+            if len({*words}) > 1 and name not in self._settled:
+                disputed.append(name)
+        kappa = cohens_kappa(first, second)
+        return Agreement(
+            items=both, disputed=tuple(disputed), kappa=None if math.isnan(kappa) else kappa
+        )
+
+    def counts(self) -> Counter[str]:
+        """How often each verdict was given."""
+        return Counter(said.verdict for own in self.of.values() for said in own.values())
+
+    def only(self, names: Sequence[Name]) -> Record:
+        """The verdicts on some items alone, as they stand at last."""
+        every = [
+            dataclasses.replace(said, instead_of=None)
+            for name in names
+            for said in (*self.of[name].values(), *self._settled_of(name))
+        ]
+        return Record(self.plan, [("verdict", said) for said in every])
+
+    def lines(self) -> bytes:
+        """The whole record as a file."""
+        every = [
+            _line(said)
+            for name, own in self.of.items()
+            for said in (*own.values(), *self._settled_of(name))
+        ]
+        return self.plan.line() + b"".join(every)
+
+    def _settled_of(self, name: Name) -> tuple[Said, ...]:
+        return (self._settled[name],) if name in self._settled else ()
+
+
+def _line(said: Said) -> bytes:
+    return (json.dumps(as_plain(said)) + "\n").encode()
+
+
+def is_audit(file: Path) -> bool:
+    """Whether a file begins as the record of an audit."""
+    try:
+        with file.open("rb") as stream:
+            return json.dumps({"format": FORMAT})[1:-1].encode() in stream.readline(4096)
+    except OSError:
+        return False
+
+
+def begin(file: Path, plan: Plan) -> None:
+    """Write a file that holds the plan alone.
+
+    Raises:
+        InputError: it exists, or cannot be written.
+    """
+    try:
+        with file.open("xb") as stream:
+            stream.write(plan.line())
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written ({error.strerror or error})") from error
+
+
+def append(file: Path, said: Said) -> Said:
+    """Append a verdict with the time, on disk when this returns; nothing of one that cannot be.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    timed = dataclasses.replace(said, at=datetime.now(UTC).isoformat(timespec="seconds"))
+    data = _line(timed)
+    try:
+        with file.open("a+b", buffering=0) as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, size - 1))
+            if stream.read(1) != b"\n":  # a line that was not finished
+                stream.seek(0)
+                size = (stream.read() or b"").rfind(b"\n") + 1
+                stream.truncate(size)
+            try:
+                if stream.write(data) != len(data):
+                    raise OSError(28, "No space left on device")
+                os.fsync(stream.fileno())
+            except OSError:
+                stream.truncate(size)
+                raise
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written ({error.strerror or error})") from error
+    return timed
+
+
+def read_audit(files: Sequence[Path]) -> Record:
+    """Read an audit from the files of all people who judged.
+
+    A last line that was not finished is no verdict.
+
+    Raises:
+        InputError: a file is no audit or of another plan, or a line is no verdict, or contradicts
+            another of the same person.
+    """
+    plans: list[Plan] = []
+    said: list[tuple[str, Said]] = []
+    for file in files:
+        try:
+            if file.stat().st_size > _LONGEST:
+                raise InputError(f"{file}: larger than {_LONGEST >> 20} MiB")
+            data = file.read_bytes()
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read ({error.strerror or error})") from error
+        first, *rest = data.split(b"\n")
+        plans.append(_plan(first, file))
+        if plans[-1] != plans[0]:
+            raise InputError(f"{file}: another plan than that of {files[0]}")
+        for number, line in enumerate(rest[:-1], start=2):  # what follows the last break is none
+            if line.strip():
+                where = f"{file}, line {number}"
+                said.append((where, _parsed(line, where)))
+    return Record(plans[0], said)
+
+
+def _plan(line: bytes, file: Path) -> Plan:
+    try:
+        values = json.loads(line, parse_constant=_refuse)
+        if not isinstance(values, dict) or values.pop("format", "") != FORMAT:
+            raise ValueError(f"its first line is no plan of {FORMAT!r}")
+        if (version := values.pop("schema_version", None)) != VERSION:
+            raise ValueError(f"an audit of version {version!r}; this glit has {VERSION}")
+        return from_plain(Plan, values)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file}: not the record of an audit ({cut(str(error))})") from error
+
+
+def _parsed(line: bytes, where: str) -> Said:
+    try:
+        return from_plain(Said, json.loads(line, parse_constant=_refuse))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not a verdict ({cut(str(error))})") from error
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"{text} is no finite number")

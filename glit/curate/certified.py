@@ -1,0 +1,218 @@
+"""``glit pairs certify``: plan an audit, tell what verdicts prove, write the certified dataset.
+
+Of a claim on all items the data files are copied. Of a claim on the largest part of the pairs,
+those outside the part lose their region, as with ``pair.min_probability``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glit.audit.record import Agreement, Claim, Plan, Record, begin, read_audit
+from glit.curate.pair_again import check_can_change, pair_config, write_with_pairs
+from glit.curate.rewrite import finish
+from glit.dataset.certificate import (
+    certificate,
+    faults,
+    find,
+    items_of,
+    make_plan,
+    not_proved,
+)
+from glit.dataset.manifest import MANIFEST, Certificate, Manifest, describe_file
+from glit.dataset.mini_models import dataset_caution
+from glit.dataset.reader import Dataset
+from glit.errors import DatasetError, InputError
+from glit.plain import MisfitError, as_plain, from_plain
+from glit.storage.outputs import new_folder
+from glit.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How far the audit of a dataset is."""
+
+    plan: Plan
+    is_new: bool
+    """Whether the plan was made now."""
+    judged: int
+    """Items judged in turn."""
+    wrong: int
+    out_of_turn: int
+    """Items judged before their turn, which do not count."""
+    people: tuple[str, ...]
+    agreement: Agreement
+    certificate: Certificate | None
+    """What is proved."""
+    not_proved: str
+    """Why the claim is not proved, or not of all items; empty if it is."""
+
+
+def certify(
+    dataset: Dataset,
+    verdicts: Sequence[Path],
+    *,
+    given: Mapping[str, Any],
+    output: Path | None = None,
+    processes: int = 1,
+    report: Callable[[int], None] = lambda rows: None,
+) -> Outcome:
+    """Make the plan of an audit, or tell what its verdicts prove.
+
+    Args:
+        dataset: a finished one.
+        verdicts: the files of the people who judged. A first one that does not exist is written:
+            it then holds the plan alone.
+        given: fields of :class:`glit.audit.record.Claim`; those of a plan that is there already
+            must be the same.
+        output: write the dataset with its certificate; a folder that does not exist yet.
+        processes: how many write files.
+        report: called with so many more rows that are written.
+
+    Raises:
+        InputError: a value is impossible or not the plan's, a file is no audit or of another
+            dataset; with an output, the claim is not proved.
+        DatasetError: a file of the dataset is damaged.
+    """
+    first, *others = verdicts
+    if not first.exists():
+        if output is not None or others:
+            raise InputError(f"--verdicts {first}: no such file; make the plan first, without -o")
+        claim = _claim(given)
+        plan = make_plan(items_of(dataset, claim), claim)
+        begin(first, plan)
+        nobody = Record(plan, ())
+        return Outcome(
+            plan=plan, is_new=True, judged=0, wrong=0, out_of_turn=0, people=(),
+            agreement=nobody.agreement(), certificate=None, not_proved="nothing is judged yet",
+        )  # fmt: skip
+    record = read_audit(verdicts)
+    claim = record.plan.claim
+    for name, value in as_plain(_claim(given)).items():
+        if name in given and value != getattr(claim, name):
+            raise InputError(
+                f"{first}: its plan has {name} {getattr(claim, name)}, not {value}; a plan is "
+                "fixed before the first verdict, so begin another file"
+            )
+    items = items_of(dataset, claim)
+    finding = find(items, record)
+    made = why_not = None
+    if finding.proved is None:
+        why_not = not_proved(items, record, finding)
+        if output is not None:
+            raise InputError(why_not)
+    elif output is not None:
+        made = write_certified(dataset, output, record, processes=processes, report=report)
+    else:
+        made = certificate(items, record, finding)
+    if made is not None and made.part < len(record.plan.parts) - 1:
+        failed = finding.tested[-1]
+        why_not = (
+            f"not of more: {failed.wrong} of {failed.judged} judged of the next part are wrong"
+        )
+    return Outcome(
+        plan=record.plan, is_new=False, judged=len(finding.judged), wrong=int(finding.wrong.sum()),
+        out_of_turn=finding.out_of_turn, people=record.people, agreement=record.agreement(),
+        certificate=made, not_proved=why_not or "",
+    )  # fmt: skip
+
+
+def _claim(given: Mapping[str, Any]) -> Claim:
+    try:
+        return from_plain(Claim, dict(given))
+    except MisfitError as error:
+        raise InputError(f"a claim of {error}") from error
+
+
+def write_certified(
+    dataset: Dataset,
+    output: Path,
+    record: Record,
+    *,
+    processes: int = 1,
+    report: Callable[[int], None] = lambda rows: None,
+) -> Certificate:
+    """Write the dataset with a certificate; the certificate.
+
+    Args:
+        dataset: the one that was judged.
+        output: a folder that does not exist yet; it appears when everything is written.
+        record: the verdicts.
+        processes: how many write files, where pairs change.
+        report: called with so many more rows that are finished.
+
+    Raises:
+        InputError: the claim is not proved, the verdicts are of another dataset, people disagree,
+            or the folder exists.
+        DatasetError: a file of the dataset is damaged.
+    """
+    before = dataset.manifest
+    items = items_of(dataset, record.plan.claim)
+    finding = find(items, record)
+    kept = record.only(finding.names)
+    made = certificate(items, kept, finding)
+    with new_folder(output) as folder:
+        if made.plan.claim.of == "pairs" and made.min_probability is not None:
+            manifest = _cut(dataset, folder, made, processes, report)
+        else:
+            manifest = _copied(dataset, folder, report)
+        (folder / made.verdicts).write_bytes(kept.lines())
+        others = tuple(
+            each for each in before.certificates
+            if each.plan.claim.of != made.plan.claim.of
+        )  # fmt: skip
+        manifest = dataclasses.replace(
+            manifest,
+            certificates=others,
+            files={
+                **manifest.files, made.verdicts: describe_file(folder / made.verdicts, len(kept))
+            },
+        )  # fmt: skip
+        for each in others:
+            (folder / each.verdicts).write_bytes(Store(dataset.path).read(each.verdicts))
+        finish(
+            folder, manifest, name=output.name, caution=dataset_caution(dataset),
+            certificates=(*others, made),
+        )  # fmt: skip
+        for fault in faults(Dataset(folder)):
+            raise DatasetError(f"{output}: {fault}; is the condition of --where about pairs?")
+    return made
+
+
+def _cut(
+    dataset: Dataset,
+    folder: Path,
+    made: Certificate,
+    processes: int,
+    report: Callable[[int], None],
+) -> Manifest:
+    """Write the data files with the pairs of the certified part; the others lose their region."""
+    if made.plan.claim.where:
+        raise InputError(
+            "a claim on the largest part of the pairs cannot have --where as well: select the "
+            "samples first with glit select --where"
+        )
+    if len(dataset.manifest.all_rules) > 1:
+        raise InputError(
+            f"{dataset.path}: its pairs are of several rules; certify its parts before glit merge"
+        )
+    check_can_change(dataset)
+    config = pair_config(dataset.manifest, None, [f"pair.min_probability={made.min_probability!r}"])
+    return write_with_pairs(dataset, folder, config, processes=processes, report=report)
+
+
+def _copied(dataset: Dataset, folder: Path, report: Callable[[int], None]) -> Manifest:
+    """Copy all files of a dataset but those that are written anew; its manifest."""
+    store = Store(dataset.path)
+    (folder / "data").mkdir()
+    for name, entry in dataset.manifest.files.items():
+        if name != MANIFEST:
+            with store.local_copy(name) as path:
+                shutil.copyfile(path, folder / name)
+            report(entry.rows if name.startswith("data/") else 0)
+    return dataset.manifest

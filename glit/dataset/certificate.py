@@ -1,0 +1,384 @@
+"""Certificates of a dataset: which items a claim is of, whether it is proved, and whether it still
+holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, UInt64
+
+from glit.audit.claims import (
+    Audited,
+    Part,
+    bounds,
+    fewest_verdicts,
+    growing_parts,
+    inside,
+    largest_part,
+    needed,
+    verdicts_of_test,
+)
+from glit.audit.draw import Population, mixed, uncertainty, weights
+from glit.audit.record import Claim, Kind, Name, Plan, Record, read_audit
+from glit.data.records import GRID_SOURCES
+from glit.data.schema import GROUNDING
+from glit.dataset.columns import NestedColumn
+from glit.dataset.manifest import Certificate, require_regions
+from glit.dataset.query import connect
+from glit.dataset.reader import Dataset
+from glit.dataset.select import select
+from glit.errors import DatasetError, InputError, UserError, first_line
+from glit.storage.store import Store
+
+_COLUMNS = {
+    "pairs": ["sample_id", "pairs"],
+    "sentences": ["sample_id", "sentences", "pairs"],
+    "phrases": ["sample_id", "groundings"],
+    "boxes": ["sample_id", "regions"],
+}
+_SLACK = 1e-6
+"""By which numbers may differ from machine to machine."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Items:
+    """The items of one kind in a dataset, as flat arrays."""
+
+    of: Kind
+    row: Int[np.ndarray, " n"]
+    """Number of the sample's row."""
+    first: Int[np.ndarray, " n"]
+    """The first of the numbers that :data:`glit.audit.record.PARTS` names."""
+    second: Int[np.ndarray, " n"]
+    """The second; -1 where there is none."""
+    probability: Float[np.ndarray, " n"]
+    """That the item is right; NaN where it is not known."""
+    typical: float
+    """Mean uncertainty of all items; see :func:`glit.audit.draw.weights`."""
+    population: Population
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def part(self, most_predicted: float) -> Items:
+        """The items whose predicted chance to be wrong is at most this."""
+        chosen = self.population.predicted <= most_predicted
+        return Items(
+            of=self.of, row=self.row[chosen], first=self.first[chosen], second=self.second[chosen],
+            probability=self.probability[chosen], typical=self.typical,
+            population=self.population.part(chosen),
+        )  # fmt: skip
+
+    @cached_property
+    def _by_key(self) -> Int[np.ndarray, " n"]:
+        return np.argsort(self.population.key, kind="stable")
+
+    @property
+    def sha256(self) -> str:
+        """Identity of the items and their probabilities, whatever their order in the files."""
+        order = self._by_key
+        digest = hashlib.sha256(self.of.encode())
+        digest.update(self.population.key[order].astype("<u8").tobytes())
+        digest.update(self.population.predicted[order].astype("<f8").tobytes())
+        return digest.hexdigest()
+
+    def find(self, name: Name) -> int | None:
+        """The number of the item of this name; None if there is none."""
+        sample_id, numbers = name
+        first, second = (*numbers, -1)[:2]
+        prefix = np.array([int(sample_id[:16], 16)], np.uint64)
+        key = _keys(prefix, np.array([first]), np.array([second]))
+        place = int(np.searchsorted(self.population.key, key[0], sorter=self._by_key))
+        if place == len(self):
+            return None
+        number = int(self._by_key[place])
+        return number if self.population.key[number] == key[0] else None
+
+
+def items_of(dataset: Dataset, claim: Claim, *, typical: float | None = None) -> Items:
+    """The items of a dataset that a claim is of.
+
+    Args:
+        dataset: a finished one.
+        claim: of ``pairs``: recommended ones; the probability is the calibration's. Of
+            ``sentences``: with their support. Of ``phrases``: with their region; the probability is
+            the grounder's score. Of ``boxes``: those that a model proposed and named; it is the
+            detector's score.
+        typical: mean uncertainty of the plan's items, if these are a part of them.
+
+    Raises:
+        UserError: the dataset has none, or DuckDB does not accept the condition.
+        DatasetError: a file of the dataset is damaged.
+    """
+    of, where = claim.of, claim.where
+    if of != "sentences":
+        require_regions(dataset.manifest, dataset.path, wanted_by=f"a claim on {of} wants")
+    if of == "phrases" and "groundings" not in dataset.schema.names:
+        raise InputError(f"{dataset.path}: it has no grounded phrases; build it with [ground]")
+    chosen = np.ones(len(dataset), bool)
+    if where.strip():
+        with connect(dataset) as connection:
+            numbers = select(dataset, connection, where=where).numbers
+        chosen[:] = False
+        chosen[list(numbers)] = True
+    found = [each for each in _read(dataset, of) if len(each[0])]
+    columns = [np.concatenate(each) for each in zip(*found, strict=True)] if found else []
+    kept = chosen[columns[0]] if columns else np.zeros(0, bool)
+    if not kept.any():
+        raise InputError(f"{dataset.path}: no {of} to judge{' --where ' + where if where else ''}")
+    row, prefix, first, second, probability = (each[kept] for each in columns)
+    predicted = _predicted(probability)
+    if typical is None:
+        typical = float(uncertainty(predicted).mean())
+    population = Population(
+        key=_keys(prefix, first, second), predicted=predicted,
+        weight=weights(predicted, typical=typical),
+    )  # fmt: skip
+    if len(np.unique(population.key)) < len(population):
+        raise DatasetError(f"{dataset.path}: a sample is there twice; run 'glit verify'")
+    return Items(
+        of=of, row=row, first=first, second=second, probability=probability, typical=typical,
+        population=population,
+    )  # fmt: skip
+
+
+def _read(dataset: Dataset, of: Kind) -> Iterator[tuple[np.ndarray, ...]]:
+    """By row group: row, first 64 bits of the sample's hash, the two numbers, probability."""
+    start = 0
+    for group in range(len(dataset.places)):
+        table = dataset.table(_COLUMNS[of], row_group=group)
+        if of == "phrases" and table.schema.field("groundings").type.value_type != GROUNDING:
+            raise InputError(f"{dataset.path}: its column groundings is somebody else's")
+        ids = table.column("sample_id").to_pylist()
+        prefix = np.array([int(each[:16], 16) for each in ids], np.uint64)
+        first, second, row, probability = _flat(of, table, len(ids))
+        yield start + row, prefix[row], first, second, probability
+        start += len(ids)
+
+
+def _flat(of: Kind, table: Any, rows: int) -> tuple[np.ndarray, ...]:
+    """The two numbers, the row and the probability of every item of a table."""
+
+    def rows_of(column: NestedColumn) -> np.ndarray:
+        return np.repeat(np.arange(rows), np.diff(column.start))
+
+    if of == "phrases":
+        found = NestedColumn(table.column("groundings"))
+        score = np.clip(np.asarray(found["score"], np.float64), 0, 1)
+        return np.asarray(found["phrase"]), np.asarray(found["region"]), rows_of(found), score
+    if of == "boxes":
+        found = NestedColumn(table.column("regions"))
+        row = rows_of(found)
+        number = np.arange(len(row)) - found.start[:-1][row]
+        named = np.array([bool(label) for label in found["label"]], bool)
+        kept = named & ~np.isin(np.array(found["source"], dtype=object), GRID_SOURCES)
+        score = np.clip(np.asarray(found["score"], np.float64), 0, 1)
+        return number[kept], np.full(int(kept.sum()), -1), row[kept], score[kept]
+    pairs = NestedColumn(table.column("pairs"))
+    row, sentence = rows_of(pairs), np.asarray(pairs["sentence"])
+    if of == "pairs":
+        kept = ~np.asarray(pairs["global_wins"], bool)
+        probability = _numbers(pairs, "probability", len(row))
+        return sentence[kept], np.asarray(pairs["region"])[kept], row[kept], probability[kept]
+    sentences = NestedColumn(table.column("sentences"))
+    own = rows_of(sentences)
+    support = np.full(len(own), np.nan)
+    support[sentences.start[:-1][row] + sentence] = _numbers(pairs, "support", len(row))
+    return np.arange(len(own)) - sentences.start[:-1][own], np.full(len(own), -1), own, support
+
+
+def _numbers(column: NestedColumn, field: str, number: int) -> Float[np.ndarray, " n"]:
+    if not column.has(field):
+        return np.full(number, np.nan)
+    return np.asarray(column[field], np.float64)
+
+
+def _predicted(probability: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """The chance to be wrong; one half if no probability is known, else the greatest known."""
+    known = ~np.isnan(probability)
+    wrong = 1 - np.clip(probability, 0, 1)
+    return np.where(known, wrong, wrong[known].max() if known.any() else 0.5)
+
+
+def _keys(
+    prefix: UInt64[np.ndarray, " n"], first: Int[np.ndarray, " n"], second: Int[np.ndarray, " n"]
+) -> UInt64[np.ndarray, " n"]:
+    place = (first.astype(np.int64) << 32) ^ (second.astype(np.int64) & 0xFFFFFFFF)
+    return mixed(prefix ^ mixed(place.astype(np.uint64)))
+
+
+def make_plan(items: Items, claim: Claim) -> Plan:
+    """The plan for a claim: how many verdicts are wanted, and of which parts."""
+    found = needed(
+        items.population, error=claim.error, alpha=1 - claim.confidence, verdicts=claim.verdicts
+    )
+    parts: tuple[Part, ...] = (Part(most_predicted=1.0, verdicts=found.verdicts),)
+    if claim.part == "largest":
+        parts = growing_parts(
+            items.population, error=claim.error, alpha=1 - claim.confidence, verdicts=found.verdicts
+        )
+    return Plan(
+        claim=claim, parts=parts, typical=items.typical, verdicts=found.verdicts,
+        expected=found.expected, items=len(items), items_sha256=items.sha256,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Finding:
+    """What verdicts prove of a dataset."""
+
+    tested: tuple[Audited, ...]
+    """The parts that were tested, growing."""
+    judged: Int[np.ndarray, " t"]
+    """The items that were judged in turn, in the order of the draw."""
+    wrong: Bool[np.ndarray, " t"]
+    names: tuple[Name, ...]
+    out_of_turn: int
+    """Judged items that were not yet to be judged, which do not count."""
+
+    @property
+    def proved(self) -> int | None:
+        """The place of the largest part for which the claim is proved."""
+        numbers = [n for n, each in enumerate(self.tested) if each.proved_after is not None]
+        return numbers[-1] if numbers else None
+
+
+def find(items: Items, record: Record, *, of_part: int | None = None) -> Finding:
+    """Test a plan's claim by the verdicts.
+
+    Args:
+        items: the population of the plan.
+        record: the verdicts.
+        of_part: if the items are no more than this part, its place.
+
+    Raises:
+        InputError: the verdicts are of other items, or of one that is not there.
+    """
+    plan = record.plan
+    if of_part is None and plan.items_sha256 != items.sha256:
+        raise InputError(
+            "the verdicts are of another dataset, or its pairs or their probabilities are others "
+            "than when the plan was made"
+        )
+    number: dict[int, Name] = {}
+    for name in record.of:
+        at = items.find(name)
+        if at is not None:
+            number[at] = name
+        elif of_part is None:
+            raise InputError(
+                f"{name[0]}: {' '.join(map(str, name[1]))} is none of the {plan.claim.of} to judge"
+            )
+    order = items.population.order(seed=plan.claim.seed, num=max(len(number), 1))
+    in_turn = next((n for n, at in enumerate(order.tolist()) if at not in number), len(order))
+    judged = order[:in_turn]
+    names = tuple(number[at] for at in judged.tolist())
+    wrong = np.array([record.is_wrong(name) for name in names], bool)
+    parts = plan.parts if of_part is None else plan.parts[: of_part + 1]
+    tested = largest_part(
+        items.population, judged, wrong, parts, error=plan.claim.error, alpha=plan.claim.alpha
+    )
+    return Finding(
+        tested=tuple(tested), judged=judged, wrong=wrong, names=names,
+        out_of_turn=len(number) - in_turn,
+    )  # fmt: skip
+
+
+def certificate(items: Items, record: Record, finding: Finding) -> Certificate:
+    """The certificate of what is proved.
+
+    Raises:
+        InputError: nothing is proved yet; says how many verdicts may be wanted.
+    """
+    plan, number = record.plan, finding.proved
+    if number is None:
+        raise InputError(not_proved(items, record, finding))
+    audited = finding.tested[number]
+    own = inside(items.population, finding.judged, finding.wrong, audited.part)
+    found = bounds(*own, alpha=plan.claim.alpha, deadline=audited.part.verdicts)
+    agreement = record.agreement()
+    of_part = items.part(audited.part.most_predicted)
+    is_all = number == len(plan.parts) - 1
+    return Certificate(
+        plan=plan,
+        part=number,
+        items=len(of_part),
+        items_sha256=of_part.sha256,
+        min_probability=None if is_all else float(np.nanmin(of_part.probability)),
+        judged=audited.judged,
+        wrong=audited.wrong,
+        proved_after=audited.proved_after or 0,
+        estimate=found.estimate,
+        at_most=min(found.at_most, plan.claim.error),
+        at_least=found.at_least,
+        plain_at_most=found.plain_at_most,
+        judges=record.people,
+        judged_by_two=agreement.items,
+        kappa=agreement.kappa,
+        verdicts=f"verdicts-{plan.claim.of}.jsonl",
+    )
+
+
+def not_proved(items: Items, record: Record, finding: Finding) -> str:
+    """Why a claim is not proved yet, and with how many verdicts it could be."""
+    plan, first = record.plan, finding.tested[0]
+    claim = plan.claim
+    said = f"{first.wrong} of {first.judged} {claim.of} judged are wrong"
+    fewest = fewest_verdicts(error=claim.error, alpha=claim.alpha)
+    if first.judged < fewest:
+        return (
+            f"{said}; a claim of {claim.error:g} with confidence {claim.confidence:g} wants "
+            f"{fewest} verdicts at the least, and {plan.verdicts} are planned"
+        )
+    own = inside(items.population, finding.judged, finding.wrong, first.part)
+    found = bounds(*own, alpha=claim.alpha, deadline=first.part.verdicts)
+    about = f"{said}, about {found.estimate:.1%} of all; proved is at most {found.at_most:.1%}"
+    if found.at_least > claim.error:
+        return f"{about}. More than {claim.error:.1%} are wrong: this cannot be proved"
+    if found.estimate >= claim.error:
+        return f"{about}. It cannot be proved unless further ones are right more often"
+    more = verdicts_of_test(found.estimate, claim.error, alpha=claim.alpha)
+    return f"{about}. If that goes on, about {max(more, first.judged + 1)} verdicts prove it"
+
+
+def faults(dataset: Dataset) -> Iterator[str]:
+    """Compute a dataset's certificates again from its verdicts; a line for each that does not hold.
+
+    Raises:
+        DatasetError: a file of the dataset is damaged.
+    """
+    for said in dataset.manifest.certificates:
+        try:
+            with Store(dataset.path).local_copy(said.verdicts) as file:
+                record = read_audit([file])
+            if record.plan != said.plan:
+                raise InputError("its plan is not that of the verdicts")
+            items = items_of(dataset, said.plan.claim, typical=said.plan.typical)
+            if (own := items.part(said.most_predicted)).sha256 != said.items_sha256:
+                raise InputError(
+                    f"it is of {said.items} {said.plan.claim.of}, and these, or their "
+                    f"probabilities, are others now"
+                )
+            now = certificate(own, record, find(own, record, of_part=said.part))
+            if not _same(said, now):
+                raise InputError(f"the verdicts prove that {now.claim}; it says that {said.claim}")
+        except (UserError, OSError) as error:
+            yield f"the certificate of {said.plan.claim.of} does not hold: {first_line(error)}"
+
+
+def _same(said: Certificate, now: Certificate) -> bool:
+    """Whether two certificates are the same, but for the last digits of numbers."""
+    for field in dataclasses.fields(Certificate):
+        a, b = getattr(said, field.name), getattr(now, field.name)
+        if isinstance(a, float) and isinstance(b, float):
+            if abs(a - b) > _SLACK:
+                return False
+        elif a != b and field.name not in ("more", "min_probability"):
+            return False
+    return True

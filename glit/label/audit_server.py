@@ -1,0 +1,199 @@
+"""Ask for the verdicts of an audit, in the order of its plan, on the labelling page."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from glit.audit.record import (
+    PARTS,
+    AuditVerdict,
+    Kind,
+    Name,
+    Record,
+    Said,
+    append,
+    read_audit,
+)
+from glit.dataset.certificate import find, items_of
+from glit.dataset.columns import NestedColumn
+from glit.dataset.reader import Dataset
+from glit.errors import InputError
+
+_UNSURE = ("unsure", "Cannot tell")
+ANSWERS: dict[Kind, tuple[tuple[AuditVerdict, str], ...]] = {
+    "pairs": (
+        ("right", "Right: it describes what is in the box"),
+        ("wrong", "Wrong: what it describes is elsewhere in the image"),
+        ("none", "No region: true, but no box could hold it"),
+        ("false", "False: it is not true of the image"),
+        _UNSURE,
+    ),
+    "sentences": (
+        ("right", "Right: all of it is true of the image"),
+        ("false", "False: some of it is not true of the image"),
+        _UNSURE,
+    ),
+    "phrases": (
+        ("right", "Right: the box holds what the words name"),
+        ("wrong", "Wrong: the box holds something else, or only a part"),
+        _UNSURE,
+    ),
+    "boxes": (
+        ("right", "Right: the box holds this, and all of it"),
+        ("wrong", "Wrong: the box holds something else, or only a part"),
+        _UNSURE,
+    ),
+}
+"""The verdicts that a person can choose from, in the words of the page."""
+
+
+class AuditQuestions:
+    """The items of a plan and one person's verdicts; safe for threads.
+
+    Args:
+        dataset: the one that the plan was made for.
+        file: the record of the audit.
+        by: who judges.
+        settle: ask for the items on which people disagree.
+
+    Raises:
+        InputError: the file is no audit, or of another dataset; or nobody disagrees.
+    """
+
+    def __init__(self, dataset: Dataset, file: Path, *, by: str, settle: bool = False) -> None:
+        self._dataset, self._file, self._by, self._settle = dataset, file, by, settle
+        self._record = read_audit([file])
+        plan = self._record.plan
+        self._items = items_of(dataset, plan.claim)
+        self._finding = find(self._items, self._record)
+        self._lock = threading.Lock()
+        order = self._items.population.order(
+            seed=plan.claim.seed, num=max(plan.verdicts, len(self._record))
+        )
+        self._asked = order.tolist()
+        if settle:
+            disputed = self._record.agreement().disputed
+            if not disputed:
+                raise InputError(f"{file}: nobody disagrees, so there is nothing to settle")
+            numbers = [self._items.find(name) for name in disputed]
+            self._asked = [number for number in numbers if number is not None]
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    @property
+    def what(self) -> str:
+        """What is judged, for the terminal."""
+        return f"{len(self)} {self._record.plan.claim.of}"
+
+    def question(self, number: int) -> dict[str, Any]:
+        """The page's data for an item.
+
+        Raises:
+            InputError: there is no such question.
+        """
+        at = self._item(number)
+        items, of = self._items, self._record.plan.claim.of
+        row = self._dataset[int(items.row[at])]
+        first, second = int(items.first[at]), int(items.second[at])
+        box, span, text = None, None, ""
+        if of == "phrases":
+            phrase = self._phrase(int(items.row[at]), first)
+            span, text = phrase[:2], phrase[2]
+        elif of == "boxes":
+            text = row.regions[first].label
+        else:
+            sentence = row.sentences[first]
+            span, text = (sentence.char_start, sentence.char_end), sentence.text
+        if of != "sentences":
+            box = list(row.regions[first if of == "boxes" else second].box.xyxy)
+        caption = row.caption.text
+        own = self._record.of.get(self._name(at), {})
+        said = own.get(self._by)
+        return {
+            "number": number, "total": len(self), "path": row.source_path,
+            "size": [row.width, row.height], "box": box, "sentence": text,
+            "before": caption[: span[0]] if span else "",
+            "after": caption[span[1] :] if span else "",
+            "answers": ANSWERS[of], "status": self._status(),
+            "verdict": said.verdict if said and not self._settle else None,
+            "others": {by: each.verdict for by, each in own.items()} if self._settle else {},
+        }  # fmt: skip
+
+    def image(self, number: int) -> bytes:
+        """The encoded image file of a question.
+
+        Raises:
+            InputError: there is no such question.
+        """
+        return self._dataset[int(self._items.row[self._item(number)])].encoded()
+
+    def answer(self, number: int, verdict: Any) -> None:
+        """Record an answer, and see what all answers prove.
+
+        Raises:
+            InputError: it is none, or the file cannot be read or written.
+        """
+        of = self._record.plan.claim.of
+        allowed: dict[Any, AuditVerdict] = {each: each for each, _ in ANSWERS[of]}
+        if verdict not in allowed:
+            raise InputError(f"verdict {verdict!r}: want one of {', '.join(allowed)}")
+        with self._lock:
+            self._record = read_audit([self._file])
+            name = self._name(self._item(number))
+            before = self._record.of.get(name, {}).get(self._by)
+            place: dict[str, Any] = dict(zip(PARTS[of], name[1], strict=True))
+            said = Said(
+                sample_id=name[0], **place,
+                verdict=allowed[verdict], by=self._by, settles=self._settle,
+                instead_of=None if before is None or self._settle else before.verdict,
+            )  # fmt: skip
+            self._record.add(append(self._file, said))
+            self._finding = find(self._items, self._record)
+
+    def first_open(self) -> int:
+        """The first question that this person has not answered; 0 when all are."""
+        for number, at in enumerate(self._asked):
+            if self._settle or self._by not in self._record.of.get(self._name(at), {}):
+                return number
+        return 0
+
+    def _item(self, number: int) -> int:
+        if not 0 <= number < len(self):
+            raise InputError(f"no question {number}; there are {len(self)}")
+        return self._asked[number]
+
+    def _name(self, at: int) -> Name:
+        items = self._items
+        numbers = (int(items.first[at]), int(items.second[at]))
+        sample_id = self._sample_id(int(items.row[at]))
+        return sample_id, numbers[: len(PARTS[items.of])]
+
+    def _sample_id(self, row: int) -> str:
+        group, place = self._dataset.locate(row)
+        return self._dataset.row_group(group, columns=["sample_id"]).value("sample_id", place)
+
+    def _phrase(self, row: int, phrase: int) -> tuple[int, int, str]:
+        group, place = self._dataset.locate(row)
+        column = NestedColumn(self._dataset.table(["phrases"], row_group=group).column("phrases"))
+        at = int(column.start[place]) + phrase
+        return int(column["char_start"][at]), int(column["char_end"][at]), column["text"][at]
+
+    def _status(self) -> str:
+        """How far the audit is, in a sentence."""
+        return status(self._record, len(self._finding.judged), self._finding.proved)
+
+
+def status(record: Record, judged: int, proved: int | None) -> str:
+    """How far an audit is, in a sentence."""
+    plan = record.plan
+    whole = proved == len(plan.parts) - 1
+    if whole:
+        return f"Enough: the claim is proved by {judged} verdicts. You can stop here."
+    said = "the claim is proved of a part; " if proved is not None else ""
+    if judged >= plan.verdicts:
+        return f"{said}{judged} verdicts, as many as planned"
+    about = "" if plan.expected is None else f", and about {plan.expected} may be enough"
+    return f"{said}{judged} verdicts, {plan.verdicts} planned{about}"

@@ -1,0 +1,176 @@
+"""Simulate audits: how often claims are false, and how many verdicts they want.
+
+python -m tools.measure.audits [--picture docs/certify.svg]     the tables of docs/certify.md
+
+Items are wrong or right with predictions of a known quality; each audit draws and bets as
+``glit pairs certify`` does. Claims are tested where they are just false; verdicts are counted until
+nine of ten audits prove "at most 5 % are wrong", and compared with the exact binomial test of
+uniform draws that is as sure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from glit.audit.bets import log_wealth
+from glit.audit.claims import bounds, exact_at_most
+from glit.audit.draw import Population, mixed, uncertainty, weights
+
+ITEMS, AUDITS, ALPHA, ERROR, POWER = 20_000, 1000, 0.05, 0.05, 0.9
+KINDS = (
+    ("calibrated", 0.99), ("calibrated", 0.9), ("calibrated", 0.7), ("calibrated", 0.5),
+    ("of another level", 0.9), ("constant", 0.5), ("reversed", 0.9),
+)  # fmt: skip
+
+
+def population(share: float, kind: str, auc: float) -> tuple[Population, np.ndarray]:
+    """Items of which a share is wrong, with predictions of a kind; and which are wrong."""
+    rng = np.random.default_rng(0)
+    wrong = np.zeros(ITEMS, bool)
+    wrong[rng.permutation(ITEMS)[: round(share * ITEMS)]] = True
+    apart = math.sqrt(2) * stats.norm.ppf(auc)
+    score = rng.normal(size=ITEMS) + apart * wrong
+    logit = math.log(share / (1 - share)) + apart * score - apart**2 / 2
+    predicted = 1 / (1 + np.exp(-logit))
+    if kind == "of another level":
+        predicted = 1 / (1 + np.exp(-(0.6 * logit - 1)))
+    elif kind == "reversed":
+        predicted = 1 - predicted
+    elif kind == "constant":
+        predicted = np.full(ITEMS, share)
+    weight = weights(predicted, typical=float(uncertainty(predicted).mean()))
+    key = mixed(np.arange(ITEMS, dtype=np.uint64))
+    return Population(key=key, predicted=predicted, weight=weight), wrong
+
+
+def proved_after(
+    of: Population, wrong: np.ndarray, *, limit: float, deadline: int, most: int, audits: int
+) -> np.ndarray:
+    """After how many verdicts each audit proves that at most a share is wrong; inf if never."""
+    orders = np.stack([of.order(seed=seed, num=most) for seed in range(audits)])
+    limits = np.full(audits, limit)
+    wealth = log_wealth(of, orders, wrong[orders], limit=limits, alpha=ALPHA, deadline=deadline)
+    reached = wealth >= -math.log(ALPHA)
+    return np.where(reached.any(1), reached.argmax(1) + 1.0, np.inf)
+
+
+def exact_test(share: float) -> int:
+    """Verdicts with which the exact binomial test accepts a share in nine of ten cases."""
+    judged = math.ceil(math.log(ALPHA) / math.log1p(-ERROR))
+    while True:
+        allowed = int(stats.binom.ppf(ALPHA, judged, ERROR))
+        allowed -= stats.binom.cdf(allowed, judged, ERROR) > ALPHA
+        if allowed >= 0 and stats.binom.cdf(allowed, judged, share) >= POWER:
+            return judged
+        judged += 1
+
+
+def wanted(of: Population, wrong: np.ndarray, start: int, audits: int) -> int:
+    """The least planned number of verdicts by which nine of ten audits prove the claim."""
+    low, high = 0, start
+    while high - low > max(2, high // 50):
+        middle = (low + high) // 2 if low else high
+        after = proved_after(
+            of, wrong, limit=ERROR, deadline=middle, most=middle, audits=audits
+        )  # fmt: skip
+        enough = np.isfinite(after).mean() >= POWER
+        if not low and not enough:
+            high = round(high * 1.5)
+        elif enough:
+            high, low = middle, low or 1
+        else:
+            low = middle
+    return high
+
+
+def tables() -> None:
+    """Print both tables in Markdown."""
+    shares = (0.02, 0.05, 0.10)
+    print("| probabilities | " + " | ".join(f"claim {share:.0%}" for share in shares) + " |")
+    print("|---|" + "---:|" * len(shares))
+    for kind, auc in KINDS:
+        row = []
+        for share in shares:
+            after = proved_after(
+                *population(share, kind, auc), limit=share, deadline=200, most=400, audits=AUDITS
+            )  # fmt: skip
+            row.append(f"{np.isfinite(after).mean():.1%}")
+        print(f"| {named(kind, auc)} | " + " | ".join(row) + " |", flush=True)
+    shares = (0.01, 0.02, 0.03, 0.04)
+    exact = {share: exact_test(share) for share in shares}
+    print("\n| probabilities | " + " | ".join(f"{share:.0%} wrong" for share in shares) + " |")
+    print("|---|" + "---:|" * len(shares))
+    print("| exact binomial test | " + " | ".join(str(exact[share]) for share in shares) + " |")
+    for kind, auc in KINDS:
+        row = []
+        for share in shares:
+            audits = AUDITS if share < 0.04 else AUDITS // 5
+            found = wanted(*population(share, kind, auc), exact[share], audits)
+            row.append(f"{found} ({found / exact[share]:.2f})")
+        print(f"| {named(kind, auc)} | " + " | ".join(row) + " |", flush=True)
+
+
+def named(kind: str, auc: float) -> str:
+    """A row's name."""
+    return kind if kind == "constant" else f"{kind}, AUC {auc:g}"
+
+
+def draw(path: Path) -> None:
+    """Draw how the bound falls with the verdicts: the mean of twenty audits."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    matplotlib.rcParams["svg.hashsalt"] = "glit"
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 3.2))
+    numbers = [30, 40, 60, 80, 110, 150, 200, 260, 340, 440]
+    for (kind, auc), colour in zip(KINDS[:2], ("#c2410c", "#0e7490"), strict=True):
+        of, wrong = population(0.02, kind, auc)
+        found = []
+        for seed in range(20):
+            order = of.order(seed=seed, num=max(numbers))
+            found.append([
+                bounds(of, order[:n], wrong[order[:n]], alpha=ALPHA, deadline=n).at_most
+                for n in numbers
+            ])  # fmt: skip
+        axes.plot(numbers, np.mean(found, 0), color=colour, label=f"glit, AUC {auc:g}")
+    of, wrong = population(0.02, "constant", 0.5)
+    plain = [
+        [
+            exact_at_most(int(wrong[of.order(seed=seed, num=n)].sum()), n, alpha=ALPHA)
+            for n in numbers
+        ]
+        for seed in range(20)
+    ]
+    axes.plot(numbers, np.mean(plain, 0), color="#6b7280", ls="--", label="exact binomial")
+    axes.axhline(0.02, color="#9ca3af", lw=0.8)
+    axes.set(xlabel="verdicts", ylabel="wrong, at most", ylim=(0, 0.15))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    """Measure; write the picture where one is asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--picture", type=Path)
+    given = parser.parse_args()
+    if given.picture is not None:
+        draw(given.picture)
+        sys.exit()
+    tables()
+
+
+if __name__ == "__main__":
+    main()
