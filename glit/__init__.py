@@ -31,6 +31,7 @@ clean = api.clean
 diff = api.diff
 evaluate = api.evaluate
 export = api.export
+judge = api.judge
 merge = api.merge
 open_dataset = api.open_dataset
 overlap = api.overlap
@@ -74,6 +75,7 @@ __all__ = [
     "diff",
     "evaluate",
     "export",
+    "judge",
     "load_recipe",
     "merge",
     "open_dataset",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from glit.executors import ExecutorChoice, ExecutorName
     from glit.executors.protocols import Executor
     from glit.label.calibrate import Report as CalibrationReport
+    from glit.label.judge import Tally
     from glit.models.weights import Resolved
     from glit.pipeline.add import Added
     from glit.pipeline.status import UnfinishedBuild
@@ -770,6 +771,7 @@ def certify(
     unsure: str | None = None,
     seed: int | None = None,
     num: int | None = None,
+    judged: PathLike | None = None,
     output: PathLike | None = None,
     progress: StageProgress | None = None,
 ) -> Outcome:
@@ -788,6 +790,8 @@ def certify(
         unsure: whether 'cannot tell' counts as ``wrong`` or ``right``. Default: wrong.
         seed: of the draw. Default: 0.
         num: the planned number of verdicts. Default: enough for a chance of 90 %.
+        judged: the file of :func:`judge`: a model's opinions on all items, which narrow the bounds
+            and never replace a verdict. The plan and its verdicts want the same file.
         output: also write the dataset with its certificate, to a folder that does not exist yet. Of
             the largest part of the pairs, all others lose their region.
         progress: counts the images that are written.
@@ -811,8 +815,43 @@ def certify(
     if folder is not None:
         told.begin("certify", total=len(opened), done=0, drops=False)
     return audit(
-        opened, files, given={k: v for k, v in options.items() if v is not None}, output=folder,
-        report=told.advance,
+        opened, files, given={k: v for k, v in options.items() if v is not None},
+        judged=None if judged is None else Path(judged), output=folder, report=told.advance,
+    )  # fmt: skip
+
+
+def judge(
+    dataset: PathLike,
+    judged: PathLike,
+    *,
+    recipe: str | None = None,
+    settings: Sequence[str] = (),
+    of: str = "pairs",
+    where: str = "",
+    num: int | None = None,
+    report: Callable[[int], None] = lambda number: None,
+) -> Tally:
+    """Ask a vision-language model whether pairs are right. Call it again to go on.
+
+    Args:
+        dataset: a finished one.
+        judged: the file of the model's opinions, which is appended to.
+        recipe: whose ``[caption]`` table names the model; without it, glit's defaults.
+        settings: ``caption.key=value``. ``caption.backend`` is ``endpoint`` or ``vllm``.
+        of: ``pairs``, ``sentences``, ``phrases`` or ``boxes``.
+        where: a condition in SQL for the samples; empty takes all.
+        num: ask only about the first ones of a draw; for all, None.
+        report: called with 1 for every answer.
+
+    Raises:
+        GlitError: with a one-line reason: the model cannot be used, the file is of another dataset
+            or model, or the model answers always the same.
+    """
+    from glit.label.judging_model import judge_with
+
+    return judge_with(
+        open_dataset(dataset), Path(judged), recipe=recipe, settings=settings, of=of, where=where,
+        num=num, report=report,
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ EXAMPLES = {
     "diff": 'glit.diff("dataset", "rebuilt")',
     "evaluate": '(result,) = glit.evaluate("retrieval", "run", "held-out")',
     "export": 'glit.export("dataset", to="coco", output="coco", where="width > 640")',
+    "judge": 'glit.judge("dataset", "judged.jsonl", settings=["caption.backend=vllm"])',
     "load_recipe": 'recipe = glit.load_recipe("flism", overrides=["pair.rule=lism"])',
     "merge": 'glit.merge(["one", "two"], "together")',
     "open_dataset": 'row = glit.open_dataset("dataset")[0]',

@@ -6,7 +6,7 @@ worth, and whenever it ends (Ville 1939). Wealth of 1 / alpha therefore proves t
 confidence 1 - alpha. Odds are those of drawing without replacement with known chances, with the
 probabilities as control variates:
 
-    Z_t = wrong(I) / (n q(I)),   U_t = predicted(I) / (n q(I)) - mean of what is left
+    Z_t = wrong(I) / (n q(I)),   U_t = control(I) / (n q(I)) - mean of what is left
     X_t = Z_t - b U_t,           E[X_t | before] = (wrong items that are left) / n
     wealth *= 1 + stake (limit - (wrong items seen) / n - X_t)
 
@@ -52,13 +52,13 @@ class _Sums:
 
     items: int
     weight: float
-    predicted: float
+    control: float
     inverse: float
     """The greatest 1 / weight."""
     surprise: float
-    """The greatest (1 - predicted) / weight."""
+    """The greatest (1 - control) / weight."""
     promise: float
-    """The greatest predicted / weight."""
+    """The greatest control / weight."""
     spread: float
     """Variance of U in the first draw."""
     noise: float
@@ -66,18 +66,18 @@ class _Sums:
 
     @classmethod
     def of(cls, found: Population) -> _Sums:
-        weight, predicted = found.weight, found.predicted
+        weight, control = found.weight, found.control
         relative = weight.mean() / weight
-        mean = float(predicted.mean())
+        mean = float(control.mean())
         return cls(
             items=len(found),
             weight=float(weight.sum()),
-            predicted=float(predicted.sum()),
+            control=float(control.sum()),
             inverse=float((1 / weight).max()),
-            surprise=float(((1 - predicted) / weight).max()),
-            promise=float((predicted / weight).max()),
-            spread=float((relative * predicted**2).mean()) - mean**2,
-            noise=float((relative * predicted * (1 - predicted)).mean()),
+            surprise=float(((1 - control) / weight).max()),
+            promise=float((control / weight).max()),
+            spread=float((relative * control**2).mean()) - mean**2,
+            noise=float((relative * control * (1 - control)).mean()),
         )
 
 
@@ -107,22 +107,22 @@ def log_wealth(
     limit = np.atleast_1d(np.asarray(limit, np.float64))
     order, wrong = np.atleast_2d(order), np.atleast_2d(wrong).astype(np.float64)
     rows = max(len(limit), len(order))
-    weight, predicted = population.weight[order], population.predicted[order]
+    weight, control = population.weight[order], population.control[order]
     left_weight = sums.weight - _before(weight)
-    left_predicted = (sums.predicted - _before(predicted)) / n
+    left_control = (sums.control - _before(control)) / n
     seen = _before(wrong) / n
     inverse = left_weight / (n * weight)
-    z, u = wrong * inverse, predicted * inverse - left_predicted
+    z, u = wrong * inverse, control * inverse - left_control
     slope = _slope(z, u, sums.spread)
     x = z - slope * u
     mean = limit[:, None] - seen
     if deadline is None:
-        least = slope * (left_predicted - left_weight / n * sums.promise)
+        least = slope * (left_control - left_weight / n * sums.promise)
         highest = _BELOW_RUIN / np.maximum(mean - least, 1e-9)
         gain = np.where(mean > least, x - mean, 1.0)  # as many are wrong already
         return _evenly(highest * gain)
     most = left_weight / n * ((1 - slope) * sums.inverse + slope * sums.surprise)
-    most = most + slope * left_predicted
+    most = most + slope * left_control
     highest = _BELOW_RUIN / np.maximum(most - mean, 1e-9)
     gain = np.where(mean > 0, mean - x, 0.0)
     jump = _jump(x, sums)
@@ -172,7 +172,7 @@ def _jump(x: Float[np.ndarray, "audits t"], sums: _Sums) -> Float[np.ndarray, "a
     if sums.spread < _SAME:
         return np.ones_like(x)
     t = np.arange(x.shape[1])
-    expected = max(sums.predicted / sums.items, 1e-3)
+    expected = max(sums.control / sums.items, 1e-3)
     share = (_SHARE_VERDICTS * expected + _before(x)) / (_SHARE_VERDICTS + t)
     after = (_SHARE_VERDICTS * expected + np.cumsum(x, 1)) / (_SHARE_VERDICTS + t + 1)
     noise = max(sums.noise, expected / 10)

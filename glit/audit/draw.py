@@ -28,6 +28,8 @@ class Population:
     """The chance that the item is wrong, in [0, 1], by its probability; it need not be true."""
     weight: Float[np.ndarray, " n"]
     """Proportional to the chance of being drawn next."""
+    control: Float[np.ndarray, " n"]
+    """The chance to be wrong that narrows bounds: ``predicted``, or with a model's opinion."""
 
     def __len__(self) -> int:
         return len(self.key)
@@ -35,8 +37,9 @@ class Population:
     def part(self, chosen: Bool[np.ndarray, " n"]) -> Population:
         """The items that are chosen, as a population."""
         return Population(
-            key=self.key[chosen], predicted=self.predicted[chosen], weight=self.weight[chosen]
-        )
+            key=self.key[chosen], predicted=self.predicted[chosen], weight=self.weight[chosen],
+            control=self.control[chosen],
+        )  # fmt: skip
 
     def order(self, *, seed: int, num: int) -> Int[np.ndarray, " num"]:
         """The first ``num`` items of the draw: those with the shortest waiting times, which are

@@ -79,6 +79,8 @@ class Plan:
     items: int = limited(least=1)
     items_sha256: str
     """Identity of the items and their probabilities."""
+    judged_sha256: str = ""
+    """Of the opinions that narrow the bounds; empty without any."""
 
     def line(self) -> bytes:
         """The first line of the file."""

@@ -6,6 +6,7 @@ import getpass
 import json
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -136,6 +137,54 @@ def calibrate_command(
     print(f"wrote {output}; use it: --set pair.calibration={output}")
 
 
+@pairs_app.command("judge")
+def judge_command(
+    dataset: DatasetArgument,
+    judged: Annotated[
+        Path, typer.Option("--judged", help="The JSON Lines file of the model's opinions.")
+    ],
+    recipe: Annotated[
+        str | None,
+        typer.Option("-r", "--recipe", help="The recipe whose \\[caption] table names the model."),
+    ] = None,
+    settings: SetOption = None,
+    of: Annotated[str, typer.Option("--of", help="pairs, sentences, phrases or boxes.")] = "pairs",
+    where: Annotated[
+        str, typer.Option("--where", help="Judge only samples that meet this SQL condition.")
+    ] = "",
+    num: Annotated[
+        int | None,
+        typer.Option("--num", min=1, help="Ask about a random draw of so many. Default: all."),
+    ] = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Ask a vision-language model whether pairs are right. Run it again to go on.
+
+    Its opinions are kept apart from people's verdicts; glit pairs certify --judged needs fewer
+    verdicts with them.
+    """
+    from glit.runtime.progress import StageProgress
+
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet or as_json) as progress:
+        progress.begin("judge", total=num or 0, done=0, drops=False)
+        found = api.judge(
+            dataset, judged, recipe=recipe, settings=settings or (), of=of, where=where, num=num,
+            report=progress.advance,
+        )  # fmt: skip
+    counts = Counter(each.verdict for each in found.judged.of.values())
+    if as_json:
+        said = {"asked": found.asked, "failed": found.failed, "verdicts": counts}
+        print(json.dumps({**said, "consistency": found.judged.consistency}))
+        return
+    told = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
+    print(f"{judged}: {len(found.judged.of)} {of} judged ({told})")
+    if found.judged.consistency is not None:
+        print(f"of questions asked twice {found.judged.consistency:.0%} got the same verdict")
+    if found.failed:
+        print(f"{found.failed} questions got no usable answer; run it again to ask them again")
+
+
 @pairs_app.command("certify")
 def certify_command(
     dataset: DatasetArgument,
@@ -175,6 +224,12 @@ def certify_command(
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Seed of the draw. Default: 0.")
     ] = None,
+    judged: Annotated[
+        Path | None,
+        typer.Option(
+            "--judged", help="Opinions of glit pairs judge on all, so that fewer verdicts do."
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -199,7 +254,8 @@ def certify_command(
     ) as progress:
         found = api.certify(
             dataset, list(verdicts), of=of, where=where, error=error, confidence=confidence,
-            part=part, unsure=unsure, seed=seed, num=num, output=output, progress=progress,
+            part=part, unsure=unsure, seed=seed, num=num, judged=judged, output=output,
+            progress=progress,
         )  # fmt: skip
     if as_json:
         print(json.dumps(as_plain(found)))

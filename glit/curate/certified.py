@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from glit.audit.judged import Judged, read_judged
 from glit.audit.record import Agreement, Claim, Plan, Record, begin, read_audit
 from glit.curate.pair_again import check_can_change, pair_config, write_with_pairs
 from glit.curate.rewrite import finish
@@ -28,7 +29,7 @@ from glit.dataset.manifest import MANIFEST, Certificate, Manifest, describe_file
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, InputError
-from glit.plain import MisfitError, as_plain, from_plain
+from glit.plain import MisfitError, from_plain
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store
 
@@ -58,6 +59,7 @@ def certify(
     verdicts: Sequence[Path],
     *,
     given: Mapping[str, Any],
+    judged: Path | None = None,
     output: Path | None = None,
     processes: int = 1,
     report: Callable[[int], None] = lambda rows: None,
@@ -70,6 +72,8 @@ def certify(
             it then holds the plan alone.
         given: fields of :class:`glit.audit.record.Claim`; those of a plan that is there already
             must be the same.
+        judged: a model's opinions on all items, which narrow the bounds; the same for the plan and
+            for its verdicts.
         output: write the dataset with its certificate; a folder that does not exist yet.
         processes: how many write files.
         report: called with so many more rows that are written.
@@ -84,7 +88,8 @@ def certify(
         if output is not None or others:
             raise InputError(f"--verdicts {first}: no such file; make the plan first, without -o")
         claim = _claim(given)
-        plan = make_plan(items_of(dataset, claim), claim)
+        said = None if judged is None else read_judged(judged)
+        plan = make_plan(items_of(dataset, claim, judged=said), claim, judged=said)
         begin(first, plan)
         nobody = Record(plan, ())
         return Outcome(
@@ -93,13 +98,15 @@ def certify(
         )  # fmt: skip
     record = read_audit(verdicts)
     claim = record.plan.claim
-    for name, value in as_plain(_claim(given)).items():
-        if name in given and value != getattr(claim, name):
+    for name in given:
+        value, planned = getattr(_claim(given), name), getattr(claim, name)
+        if value != planned:
             raise InputError(
-                f"{first}: its plan has {name} {getattr(claim, name)}, not {value}; a plan is "
+                f"{first}: its plan has {name} {planned}, not {value}; a plan is "
                 "fixed before the first verdict, so begin another file"
             )
-    items = items_of(dataset, claim)
+    said = _opinions(record.plan, judged, first)
+    items = items_of(dataset, claim, judged=said)
     finding = find(items, record)
     made = why_not = None
     if finding.proved is None:
@@ -107,7 +114,9 @@ def certify(
         if output is not None:
             raise InputError(why_not)
     elif output is not None:
-        made = write_certified(dataset, output, record, processes=processes, report=report)
+        made = write_certified(
+            dataset, output, record, judged=said, processes=processes, report=report
+        )
     else:
         made = certificate(items, record, finding)
     if made is not None and made.part < len(record.plan.parts) - 1:
@@ -122,6 +131,19 @@ def certify(
     )  # fmt: skip
 
 
+def _opinions(plan: Plan, judged: Path | None, verdicts: Path) -> Judged | None:
+    """The opinions that the plan was made with.
+
+    Raises:
+        InputError: the file is missing, another, or not wanted.
+    """
+    said = None if judged is None else read_judged(judged)
+    if plan.judged_sha256 != ("" if said is None else said.sha256):
+        wanted = "the file that it was made with" if plan.judged_sha256 else "none"
+        raise InputError(f"--judged: the plan of {verdicts} wants {wanted}")
+    return said
+
+
 def _claim(given: Mapping[str, Any]) -> Claim:
     try:
         return from_plain(Claim, dict(given))
@@ -134,6 +156,7 @@ def write_certified(
     output: Path,
     record: Record,
     *,
+    judged: Judged | None = None,
     processes: int = 1,
     report: Callable[[int], None] = lambda rows: None,
 ) -> Certificate:
@@ -143,6 +166,7 @@ def write_certified(
         dataset: the one that was judged.
         output: a folder that does not exist yet; it appears when everything is written.
         record: the verdicts.
+        judged: a model's opinions, if the plan was made with them.
         processes: how many write files, where pairs change.
         report: called with so many more rows that are finished.
 
@@ -152,7 +176,7 @@ def write_certified(
         DatasetError: a file of the dataset is damaged.
     """
     before = dataset.manifest
-    items = items_of(dataset, record.plan.claim)
+    items = items_of(dataset, record.plan.claim, judged=judged)
     finding = find(items, record)
     kept = record.only(finding.names)
     made = certificate(items, kept, finding)
@@ -162,19 +186,18 @@ def write_certified(
         else:
             manifest = _copied(dataset, folder, report)
         (folder / made.verdicts).write_bytes(kept.lines())
+        files = {made.verdicts: describe_file(folder / made.verdicts, len(kept))}
+        if judged is not None:
+            (folder / made.opinions).write_bytes(judged.lines([*judged.of]))
+            files[made.opinions] = describe_file(folder / made.opinions, len(judged.of))
         others = tuple(
-            each for each in before.certificates
-            if each.plan.claim.of != made.plan.claim.of
-        )  # fmt: skip
+            each for each in before.certificates if each.plan.claim.of != made.plan.claim.of
+        )
+        for name in (name for each in others for name in (each.verdicts, each.opinions) if name):
+            (folder / name).write_bytes(Store(dataset.path).read(name))
         manifest = dataclasses.replace(
-            manifest,
-            certificates=others,
-            files={
-                **manifest.files, made.verdicts: describe_file(folder / made.verdicts, len(kept))
-            },
-        )  # fmt: skip
-        for each in others:
-            (folder / each.verdicts).write_bytes(Store(dataset.path).read(each.verdicts))
+            manifest, certificates=others, files={**manifest.files, **files}
+        )
         finish(
             folder, manifest, name=output.name, caution=dataset_caution(dataset),
             certificates=(*others, made),

@@ -187,7 +187,8 @@ def finish(
     files = dict(manifest.files)
     for void in manifest.certificates:
         if void not in certificates:
-            files.pop(void.verdicts, None)
+            for file in (void.verdicts, void.opinions):
+                files.pop(file, None)
             warnings.warn(f"{name}: {_VOID.format(void.claim)}", stacklevel=2)
     manifest = dataclasses.replace(manifest, files=files, certificates=certificates)
     figures = dataset_statistics(Store(folder), manifest)

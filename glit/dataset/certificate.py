@@ -25,6 +25,7 @@ from glit.audit.claims import (
     verdicts_of_test,
 )
 from glit.audit.draw import Population, mixed, uncertainty, weights
+from glit.audit.judged import Judged, chance_wrong, read_judged
 from glit.audit.record import Claim, Kind, Name, Plan, Record, read_audit
 from glit.data.records import GRID_SOURCES
 from glit.data.schema import GROUNDING
@@ -101,7 +102,9 @@ class Items:
         return number if self.population.key[number] == key[0] else None
 
 
-def items_of(dataset: Dataset, claim: Claim, *, typical: float | None = None) -> Items:
+def items_of(
+    dataset: Dataset, claim: Claim, *, typical: float | None = None, judged: Judged | None = None
+) -> Items:
     """The items of a dataset that a claim is of.
 
     Args:
@@ -111,9 +114,11 @@ def items_of(dataset: Dataset, claim: Claim, *, typical: float | None = None) ->
             the grounder's score. Of ``boxes``: those that a model proposed and named; it is the
             detector's score.
         typical: mean uncertainty of the plan's items, if these are a part of them.
+        judged: a model's opinions on all of them, which narrow the bounds.
 
     Raises:
-        UserError: the dataset has none, or DuckDB does not accept the condition.
+        UserError: the dataset has none, DuckDB does not accept the condition, or an item has no
+            opinion.
         DatasetError: a file of the dataset is damaged.
     """
     of, where = claim.of, claim.where
@@ -136,9 +141,10 @@ def items_of(dataset: Dataset, claim: Claim, *, typical: float | None = None) ->
     predicted = _predicted(probability)
     if typical is None:
         typical = float(uncertainty(predicted).mean())
+    key = _keys(prefix, first, second)
     population = Population(
-        key=_keys(prefix, first, second), predicted=predicted,
-        weight=weights(predicted, typical=typical),
+        key=key, predicted=predicted, weight=weights(predicted, typical=typical),
+        control=predicted if judged is None else (predicted + _opinions(key, judged, of)) / 2,
     )  # fmt: skip
     if len(np.unique(population.key)) < len(population):
         raise DatasetError(f"{dataset.path}: a sample is there twice; run 'glit verify'")
@@ -213,7 +219,33 @@ def _keys(
     return mixed(prefix ^ mixed(place.astype(np.uint64)))
 
 
-def make_plan(items: Items, claim: Claim) -> Plan:
+def _opinions(key: UInt64[np.ndarray, " n"], judged: Judged, of: Kind) -> Float[np.ndarray, " n"]:
+    """The chance to be wrong that a model's opinions give every item.
+
+    Raises:
+        InputError: they are of another kind, say nothing, or are missing.
+    """
+    if judged.judging.of != of:
+        raise InputError(f"the model judged {judged.judging.of}, and the claim is of {of}")
+    if judged.fault:
+        raise InputError(f"{judged.fault}: its opinions say nothing")
+    places = np.array([(*numbers, -1)[:2] for _, numbers in judged.of], np.int64).reshape(-1, 2)
+    prefix = np.array([int(sample_id[:16], 16) for sample_id, _ in judged.of], np.uint64)
+    wrong = np.array([chance_wrong(each.verdict) for each in judged.of.values()])
+    own = _keys(prefix, places[:, 0], places[:, 1])
+    order = np.argsort(own)
+    at = np.searchsorted(own, key, sorter=order)
+    found = order[np.minimum(at, len(own) - 1)] if len(own) else np.zeros(len(key), int)
+    missing = np.ones(len(key), bool) if not len(own) else own[found] != key
+    if missing.any():
+        raise InputError(
+            f"the model judged all but {int(missing.sum())} of {len(key)} {of}; run glit pairs "
+            "judge again"
+        )
+    return wrong[found]
+
+
+def make_plan(items: Items, claim: Claim, *, judged: Judged | None = None) -> Plan:
     """The plan for a claim: how many verdicts are wanted, and of which parts."""
     found = needed(
         items.population, error=claim.error, alpha=1 - claim.confidence, verdicts=claim.verdicts
@@ -225,7 +257,8 @@ def make_plan(items: Items, claim: Claim) -> Plan:
         )
     return Plan(
         claim=claim, parts=parts, typical=items.typical, verdicts=found.verdicts,
-        expected=found.expected, items=len(items), items_sha256=items.sha256,
+        expected=found.expected, judged_sha256="" if judged is None else judged.sha256,
+        items=len(items), items_sha256=items.sha256,
     )  # fmt: skip
 
 
@@ -322,6 +355,7 @@ def certificate(items: Items, record: Record, finding: Finding) -> Certificate:
         judged_by_two=agreement.items,
         kappa=agreement.kappa,
         verdicts=f"verdicts-{plan.claim.of}.jsonl",
+        opinions=f"judged-{plan.claim.of}.jsonl" if plan.judged_sha256 else "",
     )
 
 
@@ -359,7 +393,11 @@ def faults(dataset: Dataset) -> Iterator[str]:
                 record = read_audit([file])
             if record.plan != said.plan:
                 raise InputError("its plan is not that of the verdicts")
-            items = items_of(dataset, said.plan.claim, typical=said.plan.typical)
+            judged = None
+            if said.opinions:
+                with Store(dataset.path).local_copy(said.opinions) as file:
+                    judged = read_judged(file)
+            items = items_of(dataset, said.plan.claim, typical=said.plan.typical, judged=judged)
             if (own := items.part(said.most_predicted)).sha256 != said.items_sha256:
                 raise InputError(
                     f"it is of {said.items} {said.plan.claim.of}, and these, or their "

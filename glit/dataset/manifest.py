@@ -239,6 +239,8 @@ class Certificate:
     """Cohen's kappa of two people on the same items."""
     verdicts: str
     """The dataset's file of verdicts."""
+    opinions: str = ""
+    """Its file of a model's opinions, if they narrowed the bounds."""
     more: Mapping[str, Any] = unknown_keys()
 
     @property

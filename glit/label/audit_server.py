@@ -62,7 +62,14 @@ class AuditQuestions:
         InputError: the file is no audit, or of another dataset; or nobody disagrees.
     """
 
-    def __init__(self, dataset: Dataset, file: Path, *, by: str, settle: bool = False) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        file: Path,
+        *,
+        by: str,
+        settle: bool = False,
+    ) -> None:
         self._dataset, self._file, self._by, self._settle = dataset, file, by, settle
         self._record = read_audit([file])
         plan = self._record.plan

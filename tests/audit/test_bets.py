@@ -28,6 +28,7 @@ def population(predicted: np.ndarray) -> Population:
         key=mixed(np.arange(len(predicted), dtype=np.uint64)),
         predicted=predicted,
         weight=weights(predicted, typical=float(uncertainty(predicted).mean())),
+        control=predicted,
     )
 
 

@@ -46,7 +46,7 @@ def population(share: float, kind: str, auc: float) -> tuple[Population, np.ndar
         predicted = np.full(ITEMS, share)
     weight = weights(predicted, typical=float(uncertainty(predicted).mean()))
     key = mixed(np.arange(ITEMS, dtype=np.uint64))
-    return Population(key=key, predicted=predicted, weight=weight), wrong
+    return Population(key=key, predicted=predicted, weight=weight, control=predicted), wrong
 
 
 def proved_after(

@@ -1,0 +1,81 @@
+"""Open the vision-language model that judges, as a captioner of glit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from glit.audit.judged import Judging
+from glit.audit.record import Claim
+from glit.backends.captioners import CAPTIONERS
+from glit.dataset.certificate import items_of
+from glit.dataset.reader import Dataset
+from glit.errors import InputError, RecipeError
+from glit.label.judge import Tally, judge, prompt_sha256
+from glit.models.weights import resolve
+from glit.plain import MisfitError, from_plain
+from glit.planning.recipe import overridden_tables, read_tables
+from glit.recipes.config import build_dataclass
+from glit.recipes.toml_tables import naming_file
+from glit.stages.caption import CaptionConfig
+
+_BACKENDS = ("endpoint", "vllm")
+
+
+def judge_with(
+    dataset: Dataset,
+    judged: Path,
+    *,
+    recipe: str | None,
+    settings: Sequence[str],
+    of: str,
+    where: str,
+    num: int | None,
+    report: Callable[[int], None] = lambda number: None,
+) -> Tally:
+    """Ask the model of a recipe about a dataset; see :func:`glit.judge`.
+
+    Raises:
+        GlitError: see there.
+    """
+    config = _config(recipe, settings)
+    try:
+        claim = from_plain(Claim, {"of": of, "where": where})
+    except MisfitError as error:
+        raise InputError(f"a judge {error}") from error
+    backend = CAPTIONERS[config.backend]
+    items = items_of(dataset, claim)
+    found = resolve(config.model, config.revision) if backend.needs_model else None
+    judging = Judging(
+        of=claim.of, where=where, items_sha256=items.sha256, model=config.model,
+        revision=found.revision if found else "", backend=config.backend,
+        prompt_sha256=prompt_sha256(),
+    )  # fmt: skip
+    model = backend.make(config, found, "")
+    return judge(
+        dataset, judged, claim=claim, model=model, judging=judging,
+        structured=config.structured, most=num, report=report,
+    )  # fmt: skip
+
+
+def _config(recipe: str | None, settings: Sequence[str]) -> CaptionConfig:
+    """The ``[caption]`` table, for a model that is asked one question at a time.
+
+    Raises:
+        RecipeError: a key cannot be, is of another table, or the backend asks no questions.
+    """
+    for word in settings:
+        if not word.startswith("caption."):
+            raise RecipeError(f"--set {word}: only keys of [caption] can be set here")
+    with naming_file(recipe):
+        if recipe is None:
+            values = overridden_tables(settings).get("caption", {})
+        else:
+            values = read_tables(recipe, overrides=settings).get("caption", {})
+        config = build_dataclass(CaptionConfig, values, where="[caption]")
+    if config.backend not in _BACKENDS:
+        raise RecipeError(
+            f"[caption] backend: {config.backend!r} cannot be asked; take --set "
+            f"caption.backend={' or '.join(_BACKENDS)}"
+        )
+    return config

@@ -1,0 +1,167 @@
+"""A model on a server is asked about every pair; it knows the truth, and sometimes lies."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+
+import pytest
+from chat_server import Server, ok
+from PIL import Image
+
+import glit
+from glit.audit.judged import read_judged
+from glit.audit.record import Said, append, read_audit
+from glit.dataset.certificate import items_of
+from glit.errors import InputError, RecipeError, RunError
+
+
+class Witness(Server):
+    """Says that some sentences are elsewhere in the picture; or always the same letter."""
+
+    def __init__(self, wrong: set[str]) -> None:
+        super().__init__()
+        self.wrong, self.letter = wrong, ""
+
+    def answer(self, body):
+        if self.answers:
+            return self.answers.pop(0)
+        content = body["messages"][0]["content"]
+        prompt = next(part["text"] for part in content if part["type"] == "text")
+        sentence = re.search(r'Sentence: "(.*)"', prompt)
+        assert sentence is not None
+        meant = "not in the red box" if sentence[1] in self.wrong else "describes what is in"
+        letter = re.search(rf"^([A-D]): .*{meant}", prompt, re.MULTILINE)
+        assert letter is not None
+        said = {"answer": self.letter or letter[1], "word": "", "region": "1"}
+        return ok(json.dumps(said))
+
+
+@pytest.fixture
+def dataset(built):
+    return glit.open_dataset(built)
+
+
+def texts(dataset) -> list[str]:
+    return sorted({each.text for row in dataset.rows(images=False) for each in row.sentences})
+
+
+def settings(server: Server) -> list[str]:
+    return [
+        "caption.backend=endpoint", f"caption.endpoint={server.url}", "caption.model=witness",
+        "caption.structured=true", "caption.retries=0",
+    ]  # fmt: skip
+
+
+def test_every_pair_is_judged_once_and_its_verdicts_narrow_a_claim(dataset, built, tmp_path):
+    wrong = set(texts(dataset)[::9])
+    judged = tmp_path / "judged.jsonl"
+    with Witness(wrong) as server:
+        part = glit.judge(built, judged, settings=settings(server), num=10)
+        assert len(part.judged.of) == 10 and part.failed == 0
+        whole = glit.judge(built, judged, settings=settings(server))
+        asked = len(server.requests)
+        again = glit.judge(built, judged, settings=settings(server))
+        assert again.asked == 0 and len(server.requests) == asked
+        picture = server.requests[0]["messages"][0]["content"][0]["image_url"]["url"]
+        prompts = {each["messages"][0]["content"][1]["text"] for each in server.requests}
+    pairs = [
+        (row, pair) for row in dataset.rows(images=False) for pair in row.pairs
+        if not pair.global_wins
+    ]  # fmt: skip
+    found = whole.judged
+    assert len(found.of) == len(pairs) and asked == len(pairs) + len(found.again)
+    assert found.consistency == 1 and len(found.again) > 0
+    for row, pair in pairs:
+        opinion = found.of[row.sample_id, (pair.sentence, pair.region)]
+        is_wrong = row.sentences[pair.sentence].text in wrong
+        assert opinion.verdict == ("wrong" if is_wrong else "right")
+        assert (opinion.right_region is not None) is is_wrong and opinion.by == "model:witness"
+    shown = Image.open(io.BytesIO(base64.b64decode(picture.partition(",")[2])))
+    assert shown.width > 140 and shown.height >= 128  # the picture and the crop beside it
+    assert {re.findall(r"^A: (.*)", each, re.MULTILINE)[0] for each in prompts} >= {
+        "it cannot be told", "the sentence describes what is in the red box",
+    }  # fmt: skip
+    assert len({each.splitlines()[0] for each in prompts}) == 2  # the crop on either side
+    certify(dataset, built, tmp_path, judged, wrong)
+
+
+def certify(dataset, built, tmp_path, judged, wrong) -> None:
+    """With opinions as good as the truth the same verdicts prove more."""
+    most = {}
+    for name, opinions in (("plain", None), ("with", judged)):
+        file = tmp_path / f"{name}.jsonl"
+        glit.certify(built, file, judged=opinions, error=0.5, num=60)
+        plan = read_audit([file]).plan
+        items = items_of(dataset, plan.claim)
+        rows = [*dataset.rows(images=False)]
+        for at in items.population.order(seed=0, num=60).tolist():
+            row, sentence = rows[items.row[at]], int(items.first[at])
+            verdict = "wrong" if row.sentences[sentence].text in wrong else "right"
+            append(
+                file,
+                Said(
+                    sample_id=row.sample_id, sentence=sentence, region=int(items.second[at]),
+                    verdict=verdict, by="ann",
+                ),
+            )  # fmt: skip
+        made = glit.certify(built, file, judged=opinions, output=tmp_path / f"{name}-made")
+        assert made.certificate is not None
+        most[name] = made.certificate.at_most
+        assert [*glit.verify(tmp_path / f"{name}-made")] == []
+    assert most["with"] < most["plain"]
+    assert (tmp_path / "with-made" / "judged-pairs.jsonl").exists()
+    with pytest.raises(InputError, match="wants the file that it was made with"):
+        glit.certify(built, file)
+
+
+def test_a_judge_that_answers_by_place_is_refused(built, tmp_path):
+    judged = tmp_path / "judged.jsonl"
+    with Witness(set()) as server:
+        server.letter = "A"
+        with pytest.raises(RunError, match="the model gave the letter 'A' to"):
+            glit.judge(built, judged, settings=settings(server))
+        server.letter = ""
+        with pytest.raises(RunError, match="the model gave the verdict 'right' to"):
+            glit.judge(built, tmp_path / "right.jsonl", settings=settings(server))
+    with pytest.raises(InputError, match="its opinions say nothing"):
+        glit.certify(built, tmp_path / "v.jsonl", judged=judged)
+
+
+def test_answers_that_are_none_are_asked_again(built, tmp_path, dataset):
+    judged = tmp_path / "judged.jsonl"
+    with Witness(set(texts(dataset)[::9])) as server:
+        server.answers = [ok("I cannot say."), ok('{"answer": "E"}'), ok("")]
+        first = glit.judge(built, judged, settings=[*settings(server)], num=12)
+        assert first.failed == 3
+        with judged.open("ab") as stream:
+            stream.write(b'{"sample_id"')
+        second = glit.judge(built, judged, settings=settings(server), num=12)
+        assert second.failed == 0 and len(second.judged.of) == 12
+        with pytest.raises(InputError, match="another model, or another prompt"):
+            glit.judge(built, judged, settings=[*settings(server), "caption.model=other"], num=12)
+    assert len(read_judged(judged).of) == 12
+    with pytest.raises(InputError, match="the model judged all but"):
+        glit.certify(built, tmp_path / "v.jsonl", judged=judged)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["caption.backend=transformers"], "'transformers' cannot be asked"),
+        (["pair.rule=lism"], r"only keys of \[caption\]"),
+    ],
+)
+def test_models_that_cannot_be_asked_are_named(built, tmp_path, words, message):
+    with pytest.raises(RecipeError, match=message):
+        glit.judge(built, tmp_path / "judged.jsonl", settings=words)
+
+
+def test_the_command(built, dataset, tmp_path, run_glit):
+    with Witness(set(texts(dataset)[::9])) as server:
+        words = [word for each in settings(server) for word in ("--set", each)]
+        done = run_glit("pairs", "judge", built, "--judged", tmp_path / "j.jsonl", *words, "-q")
+    assert done.code == 0, done.errors
+    assert "pairs judged (" in done.output and "asked twice 100% got the same" in done.output
