@@ -829,7 +829,7 @@ def judge(
     of: str = "pairs",
     where: str = "",
     num: int | None = None,
-    report: Callable[[int], None] = lambda number: None,
+    report: Callable[[int], None] | None = None,
 ) -> Tally:
     """Ask a vision-language model whether pairs are right. Call it again to go on.
 
@@ -851,7 +851,7 @@ def judge(
 
     return judge_with(
         open_dataset(dataset), Path(judged), recipe=recipe, settings=settings, of=of, where=where,
-        num=num, report=report,
+        num=num, report=report or (lambda number: None),
     )  # fmt: skip
 
 
