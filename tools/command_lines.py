@@ -100,7 +100,7 @@ def _companions(words: list[str], value: str) -> list[str]:
         return ["--to", "lance"]
     if words == ["explain"] and value == "mini-matcher":
         return ["-o", f"{NEW}.html"]
-    if words == ["bench", "objectives"] and value in (DATASET, "siglip", "train.epochs=1"):
+    if words == ["bench", "objectives"]:
         return ["--train", DATASET, "--test", DATASET, "--lr", "1e-3"]
     if words != ["build"]:
         return []
@@ -115,8 +115,6 @@ def _companions(words: list[str], value: str) -> list[str]:
 _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("bench objectives", "overrides"): ["train.epochs=1"],
     ("bench objectives", "recipe"): ["siglip"],
-    ("bench regions", "overrides"): ["propose.max_regions=9"],
-    ("bench regions", "recipe"): ["laptop"],
     ("build", "images"): [SCENES],
     ("doctor", "overrides"): ["propose.backend=sam"],
     ("eval", "caption"): ["short"],

@@ -1,6 +1,6 @@
 """Compute the probability that a pair is correct and that its sentence is true.
 
-Both are fitted on a dataset whose truth is known (:mod:`glit.bench.pairs`) or was told by a person
+Both are fitted on a dataset whose truth is known (drawn scenes) or was told by a person
 (``glit pairs``), kept as one small JSON file, and named in the manifest.
 """
 
