@@ -16,9 +16,10 @@ import typer
 
 from glit.cli.main import app
 from glit.evaluation import label_maps
-from glit.evaluation.readers import READERS, questions
+from glit.evaluation.readers import questions
 from glit.evaluation.tasks import TASKS
 from glit.exporters import EXPORTERS
+from glit.published import measured
 from glit.recipes.config import Choice, on_by_default
 from glit.recipes.resources import builtin_recipes, mini_model
 from glit.stages import all_steps
@@ -170,7 +171,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "gallery": ["8"],
         "image_root": [SCENES],
         "images": [SCENES],
-        "kind": ["glit", *READERS, *questions.READERS, *label_maps.READERS, "lvis", "refcoco"],
+        "kind": ["glit", *measured(), *questions.READERS, *label_maps.READERS, "lvis", "refcoco"],
         "limit": ["2"],
         "maps": ["mini-matcher"],
         "lrs": ["1e-3"],
