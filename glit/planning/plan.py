@@ -13,9 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glit.backends.matchers.clip import own_scale
 from glit.errors import MissingModelError, RecipeError, UserError, WeightsError
-from glit.models.files import has_tokenizer, model_type
 from glit.models.weights import Resolved, resolve
 from glit.planning.inputs import Inputs
 from glit.planning.lock import Lock
@@ -62,11 +60,9 @@ def make_plan(recipe: Recipe, inputs: Inputs, *, device: str) -> Plan:
         )
     require_all(enabled.extras(recipe))
     models = find_models(recipe.name, enabled.models(recipe), lock=inputs.lock)
-    if PairStage.name in enabled.stages:
-        pair = recipe.pair.with_scale(own_scale(models.get("matcher")))
-        recipe = dataclasses.replace(recipe, tables={**recipe.tables, "pair": pair})
+    tables = {s.name: s.with_models(recipe.tables[s.name], models) for s in enabled.steps}
+    recipe = dataclasses.replace(recipe, tables={**recipe.tables, **tables})
     configs = {step.name: _settled(step, recipe, models, device) for step in enabled.steps}
-    _check_tokenizer(models["tokenizer"])
     plan = Plan(
         recipe=recipe,
         flow=enabled,
@@ -188,15 +184,6 @@ def _fetch_line(roles: str, error: MissingModelError) -> str:
     if error.fetch:
         return f"  {error.fetch}  # {roles} {error.name!r}{size}"
     return f"  # {roles} {error.name!r}: {error.reason}"
-
-
-def _check_tokenizer(model: Resolved) -> None:
-    """Token spans come after captions, so a folder without a tokenizer is refused here."""
-    if model_type(model.path) and not has_tokenizer(model.path):
-        raise WeightsError(
-            f"tokenizer: model {model.name!r} has no tokenizer in its folder; set split.tokenizer "
-            "to one that has"
-        )
 
 
 def _settled(step: Any, recipe: Recipe, models: Mapping[str, Resolved], device: str) -> Any:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from glit.bench.harness import Row, write_report
-from glit.bench.scenes import LEVELS, build_scenes, scenes_folder
+from glit.bench.scenes import build_scenes
 from glit.dataset.recorded_rules import scores_of
 from glit.errors import InputError
 from glit.planning.recipe import load_recipe
@@ -26,6 +26,7 @@ from glit.stages.ground import GroundConfig
 from glit.stages.pair import PairConfig
 from tools.measure.console import ended, say
 from tools.measure.judged_pairs import Judged, calibrated, judged, measure
+from tools.measure.level_scenes import LEVELS, scenes_folder
 from tools.measure.support import check_captions, page_of_captions
 
 RECIPE = "glit-mini"
