@@ -81,7 +81,7 @@ def build(
     from glit.planning.lock import lock_path, read_lock
     from glit.planning.recipe import load_recipe
     from glit.recipes.extras import require_all
-    from glit.stages import needed_extras
+    from glit.stages import flow
 
     name, command = recipe if isinstance(recipe, str) else recipe.name, ()
     images, output = os.fspath(images), os.fspath(output)
@@ -120,7 +120,7 @@ def build(
     )
     named = "--executor ray" if executor == "ray" else "Ray (--executor local does without it)"
     ray = {"ray": named} if chosen == "ray" else {}
-    require_all({**needed_extras(recipe), **ray})
+    require_all({**flow(recipe.tables).extras(recipe), **ray})
     try:
         with _at_work(chosen, ray_address, progress, quiet=quiet) as (runner, shown):
             run(request, runner, shown)
@@ -298,9 +298,11 @@ def lock(recipe: str, *, settings: Sequence[str] = ()) -> tuple[Path, Mapping[st
     from glit.planning.lock import lock_path, lock_text
     from glit.planning.plan import find_models
     from glit.planning.recipe import load_recipe
+    from glit.stages import flow
 
     loaded = load_recipe(recipe, overrides=settings)
-    models, path = find_models(loaded), lock_path(recipe)
+    wanted = flow(loaded.tables).models(loaded)
+    models, path = find_models(loaded.name, wanted), lock_path(recipe)
     try:
         path.write_text(lock_text(loaded.name, models), encoding="utf-8")
     except OSError as error:
@@ -421,10 +423,10 @@ def statistics(
     """
     from glit.dataset.manifest import read_manifest
     from glit.dataset.statistics import dataset_statistics
-    from glit.evaluation.readers.files import no_parts
     from glit.evaluation.statistics import annotation_statistics
     from glit.models.tokenizer import TextTokenizer
     from glit.models.weights import resolve
+    from glit.published.files import no_parts
     from glit.storage.store import Store
 
     if kind in ("glit", "captions"):

@@ -14,10 +14,10 @@ from glit.errors import RecipeError
 if TYPE_CHECKING:
     from glit.backends.base import Backend
     from glit.data.records import Region
-    from glit.evaluation.readers import Reader
     from glit.evaluation.scorers.protocol import Scorer
     from glit.exporters import Exporter, ExportFormat
     from glit.images import Pixels
+    from glit.published import Reader
     from glit.rules.protocol import Rule
     from glit.stages.base import Step
     from glit.training.objective import Objective
@@ -144,11 +144,9 @@ def add_exporter(name: str, part: Exporter | ExportFormat) -> None:
 def add_reader(name: str, part: Reader) -> None:
     """Add a format of ``glit eval --format`` and ``glit import --format``: a function of the
     annotations, the folder with the images and the split that yields annotated images."""
-    from glit.evaluation.readers import READERS
-    from glit.importers import IMPORTERS
+    from glit.published import FORMATS, CaptionFormat
 
-    _add(READERS, name, part, "the format")
-    _add(IMPORTERS, name, part, "the format")
+    _add(FORMATS, name, CaptionFormat(read=part), "the format")
 
 
 def _as_backend(part: Any, kind: type) -> Backend:

@@ -22,9 +22,10 @@ from glit.executors.local import LocalExecutor
 from glit.inputs.source import Source
 from glit.pipeline.build import BuildRequest, build
 from glit.planning.inputs import Inputs
-from glit.planning.plan import make_plan
+from glit.planning.plan import find_models, make_plan
 from glit.planning.recipe import load_recipe
 from glit.runtime.progress import StageProgress
+from glit.stages import flow
 from glit.storage.store import to_json
 from glit.work.state import sealed
 
@@ -88,6 +89,11 @@ def plan_of(recipe, *, device="cpu", **inputs):
     """The plan of a build of some folder; ``inputs`` are tables of the user, or a lock."""
     images = Inputs(source=Source(root="images"), **inputs)
     return make_plan(recipe, images, device=device)
+
+
+def models_of(recipe, *, lock=None):
+    """The models of a recipe by role, found on this machine."""
+    return find_models(recipe.name, flow(recipe.tables).models(recipe), lock=lock)
 
 
 def quiet() -> StageProgress:

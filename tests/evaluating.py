@@ -10,7 +10,7 @@ from glit.evaluation.collection import (
     AnnotatedCollection,
 )
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.readers.files import AnnotatedImage
+from glit.published.files import AnnotatedImage
 from glit.training.config import TrainConfig
 from glit.training.loop import train
 

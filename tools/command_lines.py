@@ -16,9 +16,10 @@ import typer
 
 from glit.cli.main import app
 from glit.evaluation import label_maps
-from glit.evaluation.readers import READERS, questions
+from glit.evaluation.readers import questions
 from glit.evaluation.tasks import TASKS
 from glit.exporters import EXPORTERS
+from glit.published import measured
 from glit.recipes.config import Choice, on_by_default
 from glit.recipes.resources import builtin_recipes, mini_model
 from glit.stages import all_steps
@@ -100,7 +101,7 @@ def _companions(words: list[str], value: str) -> list[str]:
         return ["--to", "lance"]
     if words == ["explain"] and value == "mini-matcher":
         return ["-o", f"{NEW}.html"]
-    if words == ["bench", "objectives"] and value in (DATASET, "siglip", "train.epochs=1"):
+    if words == ["bench", "objectives"]:
         return ["--train", DATASET, "--test", DATASET, "--lr", "1e-3"]
     if words != ["build"]:
         return []
@@ -115,8 +116,6 @@ def _companions(words: list[str], value: str) -> list[str]:
 _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("bench objectives", "overrides"): ["train.epochs=1"],
     ("bench objectives", "recipe"): ["siglip"],
-    ("bench regions", "overrides"): ["propose.max_regions=9"],
-    ("bench regions", "recipe"): ["laptop"],
     ("build", "images"): [SCENES],
     ("doctor", "overrides"): ["propose.backend=sam"],
     ("eval", "caption"): ["short"],
@@ -172,7 +171,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "gallery": ["8"],
         "image_root": [SCENES],
         "images": [SCENES],
-        "kind": ["glit", *READERS, *questions.READERS, *label_maps.READERS, "lvis", "refcoco"],
+        "kind": ["glit", *measured(), *questions.READERS, *label_maps.READERS, "lvis", "refcoco"],
         "limit": ["2"],
         "maps": ["mini-matcher"],
         "lrs": ["1e-3"],

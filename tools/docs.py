@@ -27,6 +27,7 @@ from glit.data.schema import CORRECTED, DATASET_SCHEMA, DROPS_SCHEMA, ORIGIN, WI
 from glit.errors import GlitError
 from glit.plain import LIMITS
 from glit.planning.recipe import LEARN_TABLES, load_recipe
+from glit.published import FORMATS, CaptionFormat, RegionFormat, measured
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps
 from tools.docs_api import api, field_docs
@@ -330,6 +331,21 @@ def _reasons() -> Iterator[str]:
         yield f"| `{reason}` | {meaning}{stage} | {TO_DO.get(reason, '')} |"
 
 
+def _caption_formats() -> Iterator[str]:
+    yield "| `--format` | give | images (`--images`) | `--split` |\n|---|---|---|---|"
+    for name in measured():
+        form = FORMATS[name]
+        for cells in form.layouts if isinstance(form, CaptionFormat) else ():
+            yield f"| `{name}` | {' | '.join(cells)} |"
+
+
+def _region_formats() -> Iterator[str]:
+    yield "| `--format` | give it | its boxes get |\n|---|---|---|"
+    for name, form in FORMATS.items():
+        if isinstance(form, RegionFormat):
+            yield f"| `{name}` | {form.files} | {form.texts} |"
+
+
 EXIT_CODES = {
     0: "The command did what it was asked.",
     1: "The run failed; or a check found something: `verify` a breach, `doctor` a build that would"
@@ -364,7 +380,9 @@ def _errors(kind: type[GlitError]) -> Iterator[type[GlitError]]:
 
 PARTS: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
     "data-format.md": {"columns": _columns},
+    "evaluation.md": {"formats": _caption_formats},
     "library.md": {"names": api},
+    "regions.md": {"formats": _region_formats},
     "troubleshooting.md": {"exit codes": _exit_codes, "reasons": _reasons},
 }
 """Generated parts by page."""

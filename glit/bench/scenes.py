@@ -17,8 +17,6 @@ from glit.dataset.row import Row
 from glit.scenes.write import write_scenes
 
 XYXY = tuple[float, float, float, float]
-LEVELS = ("easy", "normal", "hard")
-"""Of scenes on which pairs are measured."""
 Truth = dict[int, XYXY]
 """The box of the object that a sentence of a scene is about, in pixels, by the sentence's first
 character."""
@@ -33,11 +31,6 @@ def paint(folder: Path, **how: Any) -> Path:
     if not (folder / "ground_truth.parquet").exists():
         write_scenes(folder, **how)
     return folder
-
-
-def scenes_folder(output: Path, level: str, seed: int, num: int) -> Path:
-    """The folder of these scenes, painted if they are not there."""
-    return paint(output / "scenes" / f"{level}-{seed}-{num}", num=num, seed=seed, level=level)
 
 
 def build_scenes(

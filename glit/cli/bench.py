@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption, hold
+from glit.cli.options import QuietOption, SetOption, hold
+from glit.errors import UserError
 from glit.runtime.progress import status_reporter
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
@@ -16,7 +17,7 @@ from glit.storage.outputs import local_folder
 bench_app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Measure speed, pairs, regions and objectives, in ratios on one machine.",
+    help="Measure speed and compare objectives, in ratios on one machine.",
 )
 
 DeviceName = Literal["auto", "cpu", "cuda"]
@@ -28,7 +29,7 @@ WeightsName = Literal["random", "mini", "manifest"]
 
 @bench_app.callback()
 def _bench() -> None:
-    """Measure speed, pairs, regions and objectives, in ratios on one machine."""
+    """Measure speed and compare objectives, in ratios on one machine."""
 
 
 @bench_app.command("lism-flism")
@@ -82,58 +83,6 @@ def lism_flism_command(
         console.print(f"wrote {path}", soft_wrap=True)
 
 
-@bench_app.command("pairs")
-def pairs_command(
-    context: typer.Context,
-    output: Annotated[
-        str, typer.Option("-o", "--output", help="The folder for scenes and results.")
-    ],
-    num_scenes: Annotated[int, typer.Option("--scenes", min=2, help="Scenes per seed.")] = 300,
-    num_seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds per level.")] = 3,
-    quiet: QuietOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-) -> None:
-    """Measure how often each rule's pairs are correct, on scenes with known ground truth."""
-    from glit.bench.pairs.run import Request, page, run
-    from glit.recipes.extras import require
-    from glit.runtime.tables import markdown
-
-    require("models", needed_for="glit bench pairs")
-    folder = local_folder(output)
-    hold(context, folder)
-    console = Console(stderr=True, highlight=False)
-    request = Request(output=folder, num_scenes=num_scenes, num_seeds=num_seeds)
-    report = run(request, _lines(console, quiet=quiet))
-    print(json.dumps(report) if as_json else markdown(page(report)))
-    console.print(f"wrote pairs.md, pairs.json and calibration.json in {folder}", soft_wrap=True)
-
-
-@bench_app.command("regions")
-def regions_command(
-    dataset: DatasetArgument,
-    recipe: Annotated[
-        str, typer.Option("-r", "--recipe", help="The recipe whose table propose is measured.")
-    ],
-    overrides: SetOption = None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Measure how many boxes of a dataset with known pairs (glit sample) a proposer finds."""
-    from glit.api import open_dataset
-    from glit.bench.regions import as_dict, measure, page
-    from glit.planning.recipe import load_recipe
-    from glit.runtime.tables import show
-
-    console = Console(stderr=as_json, highlight=False)
-    loaded = load_recipe(recipe, overrides=overrides or ())
-    with status_reporter(console, quiet=quiet) as progress:
-        found = measure(open_dataset(dataset), loaded, progress)
-    if as_json:
-        print(json.dumps(as_dict(found)))
-    else:
-        show(page(found), console)
-
-
 @bench_app.command("objectives")
 def objectives_command(
     context: typer.Context,
@@ -146,16 +95,12 @@ def objectives_command(
             "The others are compared with the first. Default: all.",
         ),
     ] = None,
-    sizes: Annotated[
-        list[int] | None,
-        typer.Option("--size", help="Training scenes; repeatable. Default: 1200."),
-    ] = None,
     lrs: Annotated[
         list[float] | None,
         typer.Option(
             "--lr",
-            help="A learning rate of the grid; repeatable. Default: 3e-5 to 1e-2; with --train "
-            "and --validation, 0.03 to 10 times the recipe's, else the recipe's.",
+            help="A learning rate of the grid; repeatable. Default: with --validation, 0.03 to 10 "
+            "times the recipe's, else the recipe's.",
         ),
     ] = None,
     num_seeds: Annotated[
@@ -164,39 +109,17 @@ def objectives_command(
     epochs: Annotated[
         int | None,
         typer.Option(
-            "--epochs",
-            min=1,
-            help="Passes over the training set. Default: 3; with --train, the recipe's.",
-        ),
-    ] = None,
-    gallery: Annotated[
-        int, typer.Option("--gallery", min=8, help="Test scenes in the gallery.")
-    ] = 2000,
-    level: Annotated[
-        Literal["hard", "varied"],
-        typer.Option("--level", help="Level of the scenes; varied has short captions too."),
-    ] = "varied",
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--start",
-            help="Model that every objective starts from: a built-in one, a folder, a run of glit "
-            "train, or a hub id. Default: mini-clip.",
+            "--epochs", min=1, help="Passes over the training set. Default: the recipe's."
         ),
     ] = None,
     together: Annotated[
         int,
-        typer.Option(
-            "--neighbours", min=1, help="Put N neighbouring scenes into one batch; 4 are twins."
-        ),
+        typer.Option("--neighbours", min=1, help="Put N neighbouring samples into one batch."),
     ] = 1,
     train: Annotated[
-        str | None,
-        typer.Option("--train", help="Train on this dataset instead of scenes; needs --test."),
+        str | None, typer.Option("--train", help="The dataset to train on; required.")
     ] = None,
-    test: Annotated[
-        str | None, typer.Option("--test", help="With --train: the test dataset.")
-    ] = None,
+    test: Annotated[str | None, typer.Option("--test", help="The test dataset; required.")] = None,
     validation: Annotated[
         str | None,
         typer.Option(
@@ -204,62 +127,46 @@ def objectives_command(
         ),
     ] = None,
     recipe: Annotated[
-        str | None,
-        typer.Option(
-            "-r",
-            "--recipe",
-            help="With --train: the recipe that gives model and settings. Default: mini.",
-        ),
-    ] = None,
+        str, typer.Option("-r", "--recipe", help="The recipe that gives model and settings.")
+    ] = "mini",
     overrides: SetOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Compare objectives on scenes or on your datasets, each at its best learning rate.
+    """Compare objectives on your datasets, each at its best learning rate.
 
     Takes hours; resumable.
     """
-    from glit.errors import UserError
     from glit.recipes.extras import require
 
     require("train", needed_for="glit bench objectives")
     from glit.bench.objectives.run import ALL, WITHOUT_NEGATIVES, Request, run
-    from glit.bench.objectives.world import Datasets, Scenes
+    from glit.bench.objectives.world import Datasets
 
-    if start == "":
-        raise UserError("--start: is empty; name a model, or leave it out for mini-clip")
+    if train is None or test is None:
+        raise UserError(
+            "glit bench objectives: add --train and --test, two datasets; for drawn scenes run "
+            "python -m tools.measure.objectives in a checkout of glit"
+        )
+    if validation is None and len(lrs or ()) > 1:
+        raise UserError(
+            "--train: add --validation, a third dataset on which the learning rate is chosen, "
+            "or one --lr"
+        )
     console = Console(stderr=True, highlight=False)
     folder = local_folder(output)
-    own = Scenes()
-    parts = {name: min(getattr(own, name), gallery) for name in ("twins", "local", "validation")}
-    world = Scenes(level=level, gallery=gallery, start=start or own.start, **parts)
-    named = {"objectives": objectives, "sizes": sizes, "lrs": lrs, "epochs": epochs}
-    given: dict[str, Any] = {key: value for key, value in named.items() if value}
-    if train is None and (test or validation or recipe or overrides):
-        raise UserError(
-            "--test, --validation, --recipe and --set go with --train, a dataset to train on"
-        )
-    if train is not None:
-        if start is not None:
-            raise UserError("--start: goes with scenes; with --train it is --set train.model=MODEL")
-        if test is None or sizes:
-            raise UserError("--train: add --test with another dataset, and leave out --size")
-        if validation is None and len(lrs or ()) > 1:
-            raise UserError(
-                "--train: add --validation, a third dataset on which the learning rate is chosen, "
-                "or one --lr"
-            )
-        world = Datasets(
-            train=train,
-            test=test,
-            validation=validation,
-            recipe=recipe or "mini",
-            overrides=tuple(overrides or ()),
-        )
-        given = world.defaults() | given
-        if not objectives and not world.has_negatives:
-            given["objectives"] = WITHOUT_NEGATIVES
-            left_out = ", ".join(name for name in ALL if name not in WITHOUT_NEGATIVES)
-            console.print(f"{train} has no false sentences; left out: {left_out}", soft_wrap=True)
+    world = Datasets(
+        train=train,
+        test=test,
+        validation=validation,
+        recipe=recipe,
+        overrides=tuple(overrides or ()),
+    )
+    named = {"objectives": objectives, "lrs": lrs, "epochs": epochs}
+    given = world.defaults() | {key: value for key, value in named.items() if value}
+    if not objectives and not world.has_negatives:
+        given["objectives"] = WITHOUT_NEGATIVES
+        left_out = ", ".join(name for name in ALL if name not in WITHOUT_NEGATIVES)
+        console.print(f"{train} has no false sentences; left out: {left_out}", soft_wrap=True)
     request = Request(output=folder, num_seeds=num_seeds, together=together, world=world, **given)
     hold(context, request.output)
     print(run(request, _lines(console, quiet=quiet)))
@@ -279,7 +186,6 @@ def gpu_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure how close glit comes to a GPU's limits, in at most nine minutes."""
-    from glit.errors import UserError
     from glit.recipes.extras import require
 
     for extra in ("models", "sam", "train"):
@@ -304,6 +210,17 @@ def gpu_command(
     console.print(f"wrote gpu.json and gpu.md in {folder}", soft_wrap=True)
     if any(part["failure"] for part in report["parts"]):
         raise typer.Exit(1)
+
+
+_ANY = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+@bench_app.command("pairs", hidden=True, context_settings=_ANY)
+@bench_app.command("regions", hidden=True, context_settings=_ANY)
+def _moved(context: typer.Context) -> None:
+    """Name the command that measures this now."""
+    name = context.info_name
+    raise UserError(f"glit bench {name} is python -m tools.measure.{name} now, in a checkout")
 
 
 def _lines(console: Console, *, quiet: bool) -> Callable[[str], None]:

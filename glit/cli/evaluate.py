@@ -18,6 +18,7 @@ from glit.cli.options import (
     name_next,
     page_of,
 )
+from glit.published import measured
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
@@ -62,9 +63,8 @@ def eval_command(
         str,
         typer.Option(
             "--format",
-            help="glit, docci, dci, dci-full, urban1k, coco, flickr30k, sharegpt4v, iiw, goal, "
-            "goal-joint or himo-docci; choose: fg-ovd, sugarcrepe, winoground, aro, valse or mmvp; "
-            "boxes: coco or lvis; refer: refcoco; segment: voc or ade20k.",
+            help=f"glit, {', '.join(measured())}; choose: fg-ovd, sugarcrepe, winoground, aro, "
+            "valse or mmvp; boxes: coco or lvis; refer: refcoco; segment: voc or ade20k.",
         ),
     ] = "glit",
     images: Annotated[

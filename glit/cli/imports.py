@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from glit.cli.options import JsonOption, QuietOption
-from glit.importers import formats
+from glit.published import imported
 from glit.runtime.progress import StageProgress
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file, local_folder
@@ -22,7 +22,7 @@ def import_command(
     annotations: Annotated[
         Path, typer.Argument(help="The annotations, a file or folder as published.")
     ],
-    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(formats())}.")],
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(imported())}.")],
     output: Annotated[str, typer.Option("-o", "--output", help="The .jsonl file to write.")],
     images: Annotated[Path | None, typer.Option("--images", help="The image folder.")] = None,
     split: Annotated[

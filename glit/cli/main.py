@@ -156,7 +156,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "bench": (
             "glit.cli.bench:bench_app",
-            "Measure speed, pairs, regions and objectives, in ratios on one machine.",
+            "Measure speed and compare objectives, in ratios on one machine.",
         ),
         "interpolate": (
             "glit.cli.train:interpolate_command",

@@ -36,10 +36,11 @@ from glit.dataset.recorded_rules import scores_of
 from glit.dataset.row import Row
 from glit.errors import InputError, RecipeError
 from glit.plain import as_plain
-from glit.planning.plan import find_calibration, fingerprint
+from glit.planning.plan import fingerprint
 from glit.planning.recipe import overridden_tables, read_tables
 from glit.recipes.config import as_table, build_dataclass
 from glit.recipes.toml_tables import naming_file
+from glit.rules.calibration import find_calibration
 from glit.rules.pairing import Pairing
 from glit.stages import all_steps
 from glit.stages.flow import make_flow

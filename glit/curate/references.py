@@ -22,10 +22,10 @@ from glit.data.resemblance import Thumbnail, thumbnail
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import DatasetError, InputError
-from glit.evaluation.readers import READERS, read_annotations
 from glit.images import ImageError, decode
 from glit.inputs.files import MOST_BYTES, ImageFiles
 from glit.inputs.source import entries, find_source
+from glit.published import measured, read_annotations
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import batched, map_ahead
 from glit.runtime.progress import StageProgress
@@ -86,7 +86,7 @@ class Wanted:
     @property
     def _format(self) -> str:
         name, found, _ = self.images.partition(":")
-        return name if found and name in READERS else ""
+        return name if found and name in measured() else ""
 
     @property
     def is_annotations(self) -> bool:

@@ -14,9 +14,9 @@ from glit.doctor.inputs import Images
 from glit.doctor.pilot import CAPTIONS
 from glit.images import IMAGE_SUFFIXES
 from glit.inputs.files import ImageFiles
-from glit.planning.plan import sidecars
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import duration
+from glit.stages import flow
 from glit.stages.plan import Recipe
 from glit.storage.members import stem
 
@@ -79,9 +79,8 @@ def pace(images: Images, recipe: Recipe, name: str, settings: list[str], *, devi
         device: the best one here.
     """
     workers = usable_cores() if device == "cpu" else 1
-    beside = sidecars(recipe)
-    if beside:
-        why = f"it wants NAME{next(iter(beside.values()))} beside every image"
+    if suffixes := flow(recipe.tables).suffixes(recipe):
+        why = f"it wants NAME{next(iter(suffixes.values()))} beside every image"
         return Pace(recipe=name, seconds=None, loading_s=0, workers=workers, why_not=why)
     sample = images.decoded[:PILOT_IMAGES]
     with tempfile.TemporaryDirectory(prefix="glit-doctor-") as folder:

@@ -10,13 +10,13 @@ from glit.doctor.estimate import Pace, pace
 from glit.doctor.finding import Finding
 from glit.doctor.inputs import Images, disk, look_at_images
 from glit.doctor.machine import machine
-from glit.doctor.models import Model, asked_models, check_models, hub, models
+from glit.doctor.models import Model, check_models, hub, models
 from glit.doctor.packages import packages
 from glit.errors import InputError
 from glit.models.device import best_device
 from glit.planning.recipe import known_tables, load_recipe, read_tables
 from glit.recipes.resources import builtin_recipes
-from glit.stages import all_steps
+from glit.stages import all_steps, flow
 from glit.stages.plan import Recipe
 
 
@@ -98,7 +98,8 @@ def examine(
 
 def _only_scenes(seen: Images, found: list[Model], recipe: Recipe) -> list[Finding]:
     """A build of photographs with the mini models runs, and is worth nothing."""
-    asked = {name for role, (name, _) in asked_models(recipe) if role != "tokenizer"}
+    wanted = flow(recipe.tables).models(recipe)
+    asked = {name for role, (name, _) in wanted.items() if role != "tokenizer"}
     mini = [each.name for each in found if each.name in asked and "mini" in each.name]
     if not mini or not seen.decoded:
         return []

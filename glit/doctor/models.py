@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import httpx
@@ -35,7 +34,7 @@ def models(recipes: list[Recipe]) -> list[Model]:
     """List every model of these recipes; downloads nothing."""
     users: dict[tuple[str, str], list[str]] = {}
     for recipe in recipes:
-        for asked in dict.fromkeys(asked for _, asked in asked_models(recipe)):
+        for asked in dict.fromkeys(flow(recipe.tables).models(recipe).values()):
             users.setdefault(asked, []).append(recipe.name)
     return [model_of(*asked, recipes=tuple(names)) for asked, names in sorted(users.items())]
 
@@ -51,12 +50,6 @@ def model_of(name: str, revision: str, *, recipes: tuple[str, ...]) -> Model:
         fetch="" if found.path is not None else found.fetch,
         from_hub=found.from_hub,
     )
-
-
-def asked_models(recipe: Recipe) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Roles of a recipe's models, with name and revision of each."""
-    for step in flow(recipe.tables).steps:
-        yield from step.models(recipe).items()
 
 
 def check_models(found: list[Model], recipe: str, *, hub_answers: bool) -> Finding:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from glit.doctor.models import Model, asked_models, model_of
+from glit.doctor.models import Model, model_of
 from glit.errors import MissingExtraError
 from glit.planning.recipe import LEARN_TABLES, learn_table, load_recipe, load_table, read_tables
 from glit.recipes.extras import missing_packages
 from glit.recipes.resources import builtin_recipes
 from glit.runtime.progress import size
-from glit.stages import all_steps, needed_extras
+from glit.stages import all_steps, flow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,8 @@ def needs_of(recipe: str, settings: Sequence[str] = ()) -> Needs:
         what = "train"
     else:
         loaded = load_recipe(recipe, overrides=settings)
-        asked = dict.fromkeys(found for _, found in asked_models(loaded))
-        extras, what = needed_extras(loaded), "build"
+        enabled, what = flow(loaded.tables), "build"
+        asked, extras = dict.fromkeys(enabled.models(loaded).values()), enabled.extras(loaded)
     absent = list(missing_packages(extras))
     return Needs(
         name=recipe,

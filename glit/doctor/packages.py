@@ -11,7 +11,7 @@ from glit.errors import MissingExtraError
 from glit.installation import other_program, requirements
 from glit.recipes.extras import MODULES, missing_packages, require_all
 from glit.recipes.resources import tested_versions
-from glit.stages import needed_extras
+from glit.stages import flow
 from glit.stages.plan import Recipe
 
 
@@ -43,7 +43,7 @@ def packages(recipe: Recipe) -> Iterator[Finding]:
         + (f"; not installed: {', '.join(absent)}" if absent else ""),
     )
     try:
-        require_all(needed_extras(recipe))
+        require_all(flow(recipe.tables).extras(recipe))
     except MissingExtraError as error:
         what, _, todo = str(error).partition("; ")
         yield Finding(about="extras", state="fails", found=what, todo=todo)

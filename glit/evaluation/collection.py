@@ -13,9 +13,9 @@ from glit.dataset.columns import RowGroup
 from glit.dataset.local_pairs import COLUMNS, LocalPair, local_pairs
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import InputError
-from glit.evaluation.config import EncodeConfig
-from glit.evaluation.readers import AnnotatedImage, read_annotations
+from glit.evaluation.encode_config import EncodeConfig
 from glit.images import Pixels, decode
+from glit.published import AnnotatedImage, read_annotations
 from glit.text.sentences import make_splitter
 from glit.text.spans import Span
 

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from glit.errors import RecipeError
+from glit.evaluation.encode_config import EncodeConfig
 from glit.plain import limited
-from glit.recipes.config import Choice, Table, require_value
+from glit.recipes.config import Choice, require_value
 
 if TYPE_CHECKING:
     from glit.evaluation.scorers.protocol import Scorer
 
-FitChoice = Literal["model", "resize", "centre-crop"]
-DeviceChoice = Literal["auto", "cpu", "cuda", "mps"]
-Splitter = Literal["sentencex", "punkt", "dot"]
 PairChoice = Literal["best", "all"]
 BoxChoice = Literal["crop", "patches"]
 
@@ -24,46 +22,6 @@ def _scorers() -> Mapping[str, type[Scorer]]:
     from glit.evaluation.scorers import SCORERS  # they bring torch
 
     return SCORERS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodeConfig(Table):
-    """How images and texts are read and encoded."""
-
-    table: ClassVar[str] = "evaluate"
-
-    context: int = limited(248, least=1)
-    """Text window in tokens; shorter windows are stretched to it (Long-CLIP's rule)."""
-
-    image_fit: FitChoice = "model"
-    """``model`` fits images as the model's preprocessor does; the alternatives are ``resize`` and
-    ``centre-crop``."""
-
-    splitter: Splitter = "sentencex"
-    """The sentence splitter for captions of annotation files; glit datasets contain their
-    sentences."""
-
-    caption: str = "long"
-    """Which texts of a glit dataset ``retrieval`` and ``caption-quality`` measure: ``long`` is
-    ``caption``; ``short`` or another kind takes the captions of that kind; ``all`` takes every
-    caption, each a query of its own, and an image finds any of its own."""
-
-    limit: int = limited(0, least=0)
-    """Use only the first images; 0 is all."""
-
-    image_root: str = ""
-    """The folder that the dataset was built from; needed only if the dataset stores images by
-    path."""
-
-    batch_size: int = limited(64, least=1)
-    """Images, or rows of texts, per encoder batch."""
-
-    num_workers: int = limited(-1, least=-1)
-    """Threads that read and decode images; -1 starts one per usable core; 0 decodes in the
-    measuring thread."""
-
-    device: DeviceChoice = "auto"
-    """Where the model runs; ``auto`` uses a GPU if there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from glit.clip.embedder import Embedder
 from glit.clip.preprocess import crop, fit_boxes
 from glit.errors import GlitError, InputError
 from glit.evaluation.collection import Collection
-from glit.evaluation.config import EncodeConfig
+from glit.evaluation.encode_config import EncodeConfig
 from glit.runtime.progress import StageProgress
 
 Box = tuple[float, float, float, float]

@@ -20,7 +20,6 @@ from glit.evaluation.metrics import Metrics
 from glit.evaluation.own_encoders import with_own_encoders
 from glit.evaluation.questions import Questions
 from glit.evaluation.readers.boxes import class_boxes, expressions
-from glit.evaluation.readers.files import no_parts
 from glit.evaluation.readers.questions import read_questions
 from glit.evaluation.report import Result
 from glit.evaluation.tasks import TASKS
@@ -29,6 +28,7 @@ from glit.evaluation.tasks.classify import classify_and_broken
 from glit.evaluation.tasks.retrieval import retrieval_and_neighbours
 from glit.evaluation.tasks.robustness import robustness
 from glit.models.device import pick_device
+from glit.published.files import no_parts
 from glit.recipes.config import as_table
 from glit.runtime.cpu_threads import CpuThreads
 from glit.runtime.process_state import without_bars

@@ -19,9 +19,8 @@ FEW_WITHOUT_MODELS, FEW_WITH_MINI_MODELS, FEW_WITH_MODELS = 3_000, 300, 30
 
 def few_images(recipe: Recipe) -> int:
     """The most images of a recipe for which Ray is not worth its start."""
-    steps = flow(recipe.tables).steps
-    named = [pair for step in steps for pair in step.models(recipe).items()]
-    models = {name for role, (name, _) in named if role != "tokenizer"}
+    named = flow(recipe.tables).models(recipe)
+    models = {name for role, (name, _) in named.items() if role != "tokenizer"}
     if not models:
         return FEW_WITHOUT_MODELS
     return FEW_WITH_MINI_MODELS if all(map(is_mini, models)) else FEW_WITH_MODELS

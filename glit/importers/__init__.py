@@ -21,64 +21,11 @@ from typing import IO, Any
 from glit.data.captions import LONG
 from glit.data.frames import Frame, checked_size
 from glit.errors import InputError, closest, cut
-from glit.evaluation.readers import READERS, Reader, picture_folder
-from glit.evaluation.readers.files import (
-    AnnotatedImage,
-    annotated,
-    json_array,
-    json_lines,
-    leads_out,
-    no_parts,
-    on_disk,
-)
-from glit.evaluation.readers.goal import published_place
-from glit.importers.regions import REGION_IMPORTERS, RegionImage, frame_of, moved_box
+from glit.published import FORMATS, RegionFormat, imported
+from glit.published.files import AnnotatedImage, leads_out, on_disk
+from glit.published.region_image import RegionImage, frame_of, moved_box
 from glit.runtime.progress import StageProgress, null_progress
 from glit.storage.store import Store
-
-
-def localized_narratives(
-    annotations: Path, images: Path | None, split: str | None
-) -> Iterator[AnnotatedImage]:
-    """``open_images_test_captions.jsonl`` and the like: the written form of what was said.
-
-    COCO's pictures are called by twelve digits, the others by their id.
-    """
-    no_parts(split)
-    folder = images or annotations.parent
-    captions: dict[Path, list[str]] = {}
-    for line in json_lines(annotations):
-        name = line["image_id"]
-        if line["dataset_id"].startswith("mscoco"):
-            name = f"{int(name):012d}"
-        captions.setdefault(folder / f"{name}.jpg", []).append(line["caption"])
-    for path, texts in captions.items():
-        yield annotated(path, texts)
-
-
-def goal_train(
-    annotations: Path, images: Path | None, split: str | None
-) -> Iterator[AnnotatedImage]:
-    """What GOAL's trainer reads, and ``glit export --to goal`` writes; its segments are left.
-
-    Its lists of segments (``docci_segment_sim_bbox_del_org.json``) have ``original_filename`` and
-    ``original_caption``; those of whole images (``DCI_train_del_org.json``) have ``filename`` and
-    ``caption``, as its test sets do.
-    """
-    no_parts(split)
-    folder = images or annotations.parent
-    for entry in json_array(annotations):
-        prefix = "original_" if "original_filename" in entry else ""
-        place = published_place(entry[f"{prefix}filename"], folder)
-        yield annotated(place, [entry[f"{prefix}caption"]])
-
-
-IMPORTERS: dict[str, Reader] = {
-    **{name: reader for name, reader in READERS.items() if name != "goal-joint"},
-    "goal-train": goal_train,
-    "localized-narratives": localized_narratives,
-}
-"""Captions alone, by the name that ``glit import --format`` takes."""
 
 _NOT_OF_FORMAT = (
     ValueError, KeyError, TypeError, IndexError, AttributeError, SyntaxError, OverflowError,
@@ -126,11 +73,6 @@ def regions_file(output: Path) -> Path:
     return output.with_suffix(".regions.jsonl")
 
 
-def formats() -> tuple[str, ...]:
-    """The formats that ``glit import --format`` takes."""
-    return (*IMPORTERS, *REGION_IMPORTERS)
-
-
 def import_captions(
     name: str,
     annotations: Path,
@@ -143,7 +85,7 @@ def import_captions(
     """Write the captions of published annotations, and their boxes beside them.
 
     Args:
-        name: one of :func:`formats`.
+        name: one of :func:`imported`.
         annotations: file or folder as published.
         output: a ``.jsonl`` file; one that exists is replaced.
         images: folder with the images; where the format has its own folder, that is the default.
@@ -153,35 +95,35 @@ def import_captions(
     Raises:
         InputError: no such format, the files are not of it, or no image of them is there.
     """
-    if name not in formats():
-        raise InputError(f"--format {name}: no such format; {closest(name, formats())}")
+    if name not in imported():
+        raise InputError(f"--format {name}: no such format; {closest(name, imported())}")
     if output.suffix != ".jsonl":
         raise InputError(f"-o {output}: want a name that ends in .jsonl")
     if not annotations.exists():
         raise InputError(f"{annotations}: no such file or folder; give the {name} annotations")
     told = progress or null_progress()
-    page = "docs/regions.md" if name in REGION_IMPORTERS else "docs/evaluation.md"
-    folder = picture_folder(name, annotations, images)
+    form = FORMATS[name]
+    folder = form.picture_folder(annotations, images)
     try:
-        if name in REGION_IMPORTERS:
-            read = REGION_IMPORTERS[name](annotations, images, split or "all")
+        if isinstance(form, RegionFormat):
+            read = form.read(annotations, images, split or "all")
             return _write_regions(read, output, annotations, folder)
-        found = list(IMPORTERS[name](annotations, images, split or "all"))
+        found = list(form.read(annotations, images, split or "all"))
         told.begin("images", total=len(found), done=0, drops=False)
         return _write_captions(found, output, annotations, told, folder)
     except (IsADirectoryError, NotADirectoryError) as error:
         kind, wanted = ("folder", "file") if annotations.is_dir() else ("file", "folder")
         raise InputError(
             f"{annotations}: a {kind}; {name} annotations are published as a {wanted}, "
-            f"see {page} for its name"
+            f"see {form.page} for its name"
         ) from error
     except OSError as error:
         raise InputError(f"{annotations} to {output}: {error}") from error
     except _NOT_OF_FORMAT as error:
-        told = "" if name in REGION_IMPORTERS else f"{type(error).__name__}: "
+        told = "" if isinstance(form, RegionFormat) else f"{type(error).__name__}: "
         raise InputError(
             f"{annotations}: not the {name} annotations as published "
-            f"({told}{cut(str(error))}); see {page} for the layout"
+            f"({told}{cut(str(error))}); see {form.page} for the layout"
         ) from error
 
 

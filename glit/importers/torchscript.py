@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glit.evaluation.readers.files import check_memo
+from glit.published.files import check_memo
 
 _REPEATED = 1 << 20
 """Numbers that a tensor may have of fewer stored ones, as PyTorch's ``expand`` makes it."""

@@ -24,7 +24,7 @@ from glit.inputs.csv_rows import csv_rows
 from glit.inputs.files import ImageFiles
 from glit.runtime.prefetch import map_ahead
 from glit.storage.members import SUFFIXES, is_shard, spelt_on_disk, stem
-from glit.storage.store import Entry, Store, tidy
+from glit.storage.store import Entry, Store
 
 _LIST_SUFFIXES = (".txt", ".csv", ".jsonl")
 _PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
@@ -118,7 +118,7 @@ def refuse_images_folder(output: str, root: str) -> None:
         InputError: the output is the folder of the images, by whatever path.
     """
     try:
-        is_same = tidy(output) == root or os.path.samefile(output, root)
+        is_same = output == root or os.path.samefile(output, root)
     except OSError:  # an address, or not there yet
         is_same = False
     if is_same:

@@ -1,6 +1,7 @@
 """``glit build``: from a request to a dataset.
 
-The request ends here: :func:`resolve` finds what it names; all that comes after knows only that.
+The request ends here: :func:`resolve_inputs` reads what it names; all that comes after knows only
+that.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ from glit.dataset.manifest import Manifest
 from glit.errors import InputError, UserError
 from glit.executors.protocols import Executor
 from glit.inputs.files import ImageFiles
-from glit.inputs.source import Source, find_source, refuse_images_folder
-from glit.inputs.user_captions import kinds_of
+from glit.inputs.source import find_source, refuse_images_folder
 from glit.pipeline.preflight import check_early, check_scenes, note_user_files
 from glit.pipeline.run import run_and_publish
-from glit.planning.inputs import Inputs, read_inputs
+from glit.planning.inputs import Inputs, resolve_inputs
 from glit.planning.lock import Lock
-from glit.planning.plan import brings_regions, make_plan, plan_retry
-from glit.recipes.config import is_enabled
+from glit.planning.plan import make_plan, plan_retry
 from glit.runtime.progress import StageProgress
 from glit.stages.ingest import Ingest
 from glit.stages.plan import Plan, Recipe
@@ -67,11 +66,13 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
         GlitError: see the one line it carries; what is done stays done.
     """
     dataset, source = Store(request.output), find_source(request.images)
-    refuse_images_folder(request.output, source.root)
+    refuse_images_folder(dataset.root, source.root)
     refuse_others_files(dataset)
     store = dataset.below("work")
     with hold_work(dataset, executor, progress) as open_work:
-        recipe, inputs = resolve(request, source, store)
+        recipe, inputs = resolve_inputs(
+            request.recipe, source, request.captions, request.regions, request.lock, work=store
+        )
         plan = make_plan(recipe, inputs, device=executor.device)
         before = known_state(store)
         if told := captions_anew(before, plan):
@@ -98,51 +99,6 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
         check(work, chunks, progress)
         opened = dataclasses.replace(open_work(inputs, work), built=plan)
         return run_and_publish(opened, chunks)
-
-
-def resolve(request: BuildRequest, source: Source, work: Store) -> tuple[Recipe, Inputs]:
-    """Read the user's files; the recipe with the kinds of captions in them, and all that it reads.
-
-    Raises:
-        UserError: the recipe has no use for one of them.
-        InputError: one is missing or is not understood, or lacks a kind that the recipe names.
-    """
-    recipe = request.recipe
-    if request.captions is not None and recipe.caption.backend != "provided":
-        raise UserError(
-            f"--captions was given, but recipe {recipe.name!r} has caption.backend = "
-            f"{recipe.caption.backend!r}; add --set caption.backend=provided"
-        )
-    if request.regions is not None and not is_enabled(recipe.propose):
-        raise UserError(
-            f"--regions was given, but recipe {recipe.name!r} has propose.enabled = false; leave "
-            "one of the two out"
-        )
-    if request.regions is not None and not brings_regions(recipe):
-        raise UserError(
-            f"--regions was given, but recipe {recipe.name!r} has propose.backend = "
-            f"{recipe.propose.backend!r}; add --set propose.backend=provided"
-        )
-    inputs = read_inputs(source, request.captions, request.regions, request.lock, work=work)
-    if inputs.captions is not None:
-        recipe = _with_kinds(recipe, inputs.captions.name, kinds_of(inputs.captions))
-    return recipe, inputs
-
-
-def _with_kinds(recipe: Recipe, file: str, found: tuple[str, ...]) -> Recipe:
-    """The recipe with the kinds of captions found in the user's file, where it names none.
-
-    Raises:
-        InputError: it names one that the file does not have.
-    """
-    wanted = recipe.caption.kinds
-    if missing := [kind for kind in wanted if kind not in found]:
-        has = f"those of the kinds {', '.join(found)}" if found else "one caption an image"
-        raise InputError(
-            f"{file}: caption.kinds wants captions of the kind {missing[0]!r}, the file has {has}"
-        )
-    caption = dataclasses.replace(recipe.caption, kinds=wanted or found)
-    return dataclasses.replace(recipe, tables={**recipe.tables, "caption": caption})
 
 
 def _work(store: Store, inputs: Inputs, plan: Plan, before: BuildState | None, device: str) -> Work:

@@ -11,7 +11,6 @@ from glit.dataset.mini_models import LOOKED_AT, meaningless
 from glit.errors import InputError, UserError
 from glit.images import ImageError, Pixels, decode
 from glit.inputs.files import MOST_BYTES
-from glit.planning.plan import sidecars
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import StageProgress, duration, size
 from glit.stages.ingest import IngestConfig
@@ -60,7 +59,7 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
         if backend is not None and backend.reach is not None:
             backend.reach(config)
     kinds = work.plan.beside
-    suffixes, table = sidecars(work.plan.recipe), work.plan.regions
+    suffixes, table = work.plan.suffixes, work.plan.regions
     images, num_bytes, missing = _in_listing(work, chunks, len(kinds))
     for step, without in zip(kinds, missing, strict=True):
         if step == "caption" or not without:  # captions that are not there are found at once

@@ -11,12 +11,9 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from glit.backends.matchers.clip import own_scale
-from glit.errors import MissingModelError, RecipeError, UserError, WeightsError, closest
-from glit.models.files import has_tokenizer, model_type
+from glit.errors import MissingModelError, RecipeError, UserError, WeightsError
 from glit.models.weights import Resolved, resolve
 from glit.planning.inputs import Inputs
 from glit.planning.lock import Lock
@@ -25,9 +22,8 @@ from glit.planning.recipe import overridden_tables, recipe_from_dict
 from glit.recipes.config import identity
 from glit.recipes.extras import require_all
 from glit.recipes.plugins import plugin_of
-from glit.recipes.resources import builtin_calibrations
-from glit.rules.calibration import Calibration, read_calibration
-from glit.stages import flow, needed_extras
+from glit.rules.calibration import find_calibration
+from glit.stages import flow
 from glit.stages.base import Step, parts_of
 from glit.stages.pair import PairStage
 from glit.stages.plan import Plan, Recipe
@@ -49,24 +45,24 @@ def make_plan(recipe: Recipe, inputs: Inputs, *, device: str) -> Plan:
             locked one.
         UserError: a step wants a device that no worker has.
     """
-    if recipe.caption.backend == "provided" and inputs.captions is None:
+    enabled = flow(recipe.tables)
+    suffixes, given = enabled.suffixes(recipe), enabled.given(recipe)
+    if "captions" in given and inputs.captions is None:
         raise RecipeError(
             "caption.backend = 'provided' wants the captions: add --captions FILE "
             "(.jsonl, .csv or .parquet keyed by path), or use caption.backend = 'sidecar'"
         )
-    enabled = flow(recipe.tables)
-    if (step := brings_regions(recipe)) and inputs.regions is None:
+    if "regions" in given and inputs.regions is None:
         raise RecipeError(
-            f"{step}.backend = 'provided' wants the regions: add --regions FILE (.jsonl, .csv, "
-            ".parquet or COCO's .json), or use propose.backend = 'file' for NAME.json beside images"
+            f"{given['regions']}.backend = 'provided' wants the regions: add --regions FILE "
+            "(.jsonl, .csv, .parquet or COCO's .json), or use propose.backend = 'file' for "
+            "NAME.json beside images"
         )
-    require_all(needed_extras(recipe))
-    models = find_models(recipe, lock=inputs.lock)
-    if PairStage.name in enabled.stages:
-        pair = recipe.pair.with_scale(own_scale(models.get("matcher")))
-        recipe = dataclasses.replace(recipe, tables={**recipe.tables, "pair": pair})
+    require_all(enabled.extras(recipe))
+    models = find_models(recipe.name, enabled.models(recipe), lock=inputs.lock)
+    tables = {s.name: s.with_models(recipe.tables[s.name], models) for s in enabled.steps}
+    recipe = dataclasses.replace(recipe, tables={**recipe.tables, **tables})
     configs = {step.name: _settled(step, recipe, models, device) for step in enabled.steps}
-    _check_tokenizer(models["tokenizer"])
     plan = Plan(
         recipe=recipe,
         flow=enabled,
@@ -81,7 +77,8 @@ def make_plan(recipe: Recipe, inputs: Inputs, *, device: str) -> Plan:
             inputs.captions and dataclasses.replace(inputs.captions, kinds=recipe.caption.kinds)
         ),
         regions=inputs.regions,
-        beside=_read_beside(recipe),
+        suffixes=suffixes,
+        beside=(*suffixes, *given.values()),
     )
     for step in enabled.steps:
         step.check(plan)
@@ -137,54 +134,19 @@ def _of_whole_dataset(setting: str, why: str) -> UserError:
     return UserError(f"--set {setting}: {why}; build it anew with glit build --set")
 
 
-def find_calibration(name: str) -> Calibration | None:
-    """The calibration of a name that ships with glit, or of a file; None for no name.
-
-    Raises:
-        RecipeError: there is none, or it is damaged.
-    """
-    if not name:
-        return None
-    shipped = builtin_calibrations()
-    if "/" not in name and not name.endswith(".json") and name not in shipped:
-        raise RecipeError(f"[pair] calibration: {name!r}: {closest(name, shipped)}")
-    return read_calibration(shipped.get(name, Path(name)))
-
-
-def sidecars(recipe: Recipe) -> dict[str, str]:
-    """Suffixes of the files beside the images that a recipe reads, by the first step that does."""
-    found: dict[str, str] = {}
-    for step in flow(recipe.tables).steps:
-        backend = step.backend(recipe.tables[step.name])
-        if backend and backend.beside and backend.beside not in found.values():
-            found[step.name] = backend.beside
-    return found
-
-
-def _read_beside(recipe: Recipe) -> tuple[str, ...]:
-    """The value of ``Plan.beside``."""
-    brought = ("caption",) if recipe.caption.backend == "provided" else ()
-    regions = (step,) if (step := brings_regions(recipe)) else ()
-    return (*sidecars(recipe), *brought, *regions)
-
-
-def brings_regions(recipe: Recipe) -> str:
-    """The first step that reads the user's file of regions; empty for none."""
-    for step in flow(recipe.tables).steps:
-        backend = step.backend(recipe.tables[step.name])
-        if backend and backend.brings == "regions":
-            return step.name
-    return ""
-
-
-def find_models(recipe: Recipe, *, lock: Lock | None = None) -> dict[str, Resolved]:
+def find_models(
+    recipe: str, wanted: Mapping[str, tuple[str, str]], *, lock: Lock | None = None
+) -> dict[str, Resolved]:
     """The models of a recipe by their roles.
+
+    Args:
+        recipe: its name.
+        wanted: names and revisions by role, as :meth:`Flow.models` gives them.
+        lock: whose revisions are taken.
 
     Raises:
         WeightsError: of those that are not here all are named, each with the command that gets it.
     """
-    steps = flow(recipe.tables).steps
-    wanted = {role: model for step in steps for role, model in step.models(recipe).items()}
     if lock is not None:
         wanted = {
             role: (name, lock.revision(role, name) or revision)
@@ -206,12 +168,12 @@ def find_models(recipe: Recipe, *, lock: Lock | None = None) -> dict[str, Resolv
     return models
 
 
-def _missing(recipe: Recipe, errors: Sequence[tuple[str, MissingModelError]]) -> WeightsError:
+def _missing(recipe: str, errors: Sequence[tuple[str, MissingModelError]]) -> WeightsError:
     if len(errors) == 1:
         ((roles, error),) = errors
         return WeightsError(f"{roles}: {error}")
     return WeightsError(
-        f"recipe {recipe.name!r}: {len(errors)} of its models are not on this machine; get them on "
+        f"recipe {recipe!r}: {len(errors)} of its models are not on this machine; get them on "
         "a connected one with:\n" + "\n".join(_fetch_line(roles, error) for roles, error in errors)
     )
 
@@ -222,15 +184,6 @@ def _fetch_line(roles: str, error: MissingModelError) -> str:
     if error.fetch:
         return f"  {error.fetch}  # {roles} {error.name!r}{size}"
     return f"  # {roles} {error.name!r}: {error.reason}"
-
-
-def _check_tokenizer(model: Resolved) -> None:
-    """Token spans come after captions, so a folder without a tokenizer is refused here."""
-    if model_type(model.path) and not has_tokenizer(model.path):
-        raise WeightsError(
-            f"tokenizer: model {model.name!r} has no tokenizer in its folder; set split.tokenizer "
-            "to one that has"
-        )
 
 
 def _settled(step: Any, recipe: Recipe, models: Mapping[str, Resolved], device: str) -> Any:

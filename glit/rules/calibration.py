@@ -1,6 +1,6 @@
 """Compute the probability that a pair is correct and that its sentence is true.
 
-Both are fitted on a dataset whose truth is known (:mod:`glit.bench.pairs`) or was told by a person
+Both are fitted on a dataset whose truth is known (drawn scenes) or was told by a person
 (``glit pairs``), kept as one small JSON file, and named in the manifest.
 """
 
@@ -16,8 +16,9 @@ import numpy as np
 from jaxtyping import Float
 
 from glit.data.records import Region, Scores, Sentence
-from glit.errors import RecipeError
+from glit.errors import RecipeError, closest
 from glit.plain import MisfitError, from_plain
+from glit.recipes.resources import builtin_calibrations
 from glit.rules.evidence import pair_evidence, support_evidence
 from glit.rules.logistic import Logistic
 from glit.rules.protocol import Matrix
@@ -71,6 +72,20 @@ class Calibration:
             return from_plain(cls, kept)
         except MisfitError as error:
             raise RecipeError(f"{where}: not a calibration ({error})") from error
+
+
+def find_calibration(name: str) -> Calibration | None:
+    """The calibration of a name that ships with glit, or of a file; None for no name.
+
+    Raises:
+        RecipeError: there is none, or it is damaged.
+    """
+    if not name:
+        return None
+    shipped = builtin_calibrations()
+    if "/" not in name and not name.endswith(".json") and name not in shipped:
+        raise RecipeError(f"[pair] calibration: {name!r}: {closest(name, shipped)}")
+    return read_calibration(shipped.get(name, Path(name)))
 
 
 def read_calibration(file: Path) -> Calibration:

@@ -1,4 +1,4 @@
-"""How well numbers tell right from wrong: of pairs, and of sentences."""
+"""How well numbers tell right pairs from wrong ones."""
 
 from __future__ import annotations
 
@@ -32,16 +32,3 @@ def calibration_error(probability: np.ndarray, right: np.ndarray) -> float:
         inside = bins == index
         total += inside.mean() * abs(probability[inside].mean() - right[inside].mean())
     return float(total)
-
-
-def auroc(true: np.ndarray, false: np.ndarray) -> float:
-    """Share of pairs of a true and a false sentence in which the true one scores higher; ties half.
-
-    NaN where there is none of one kind.
-    """
-    if not len(true) or not len(false):
-        return float("nan")
-    ordered = np.sort(true)
-    below = np.searchsorted(ordered, false, side="right")
-    strictly = np.searchsorted(ordered, false, side="left")
-    return float(1 - (below + strictly).mean() / (2 * len(true)))

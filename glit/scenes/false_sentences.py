@@ -11,7 +11,6 @@ background   the background
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -36,34 +35,6 @@ Row = Mapping[str, Any]
 """A row of ``ground_truth.parquet``."""
 
 
-def write_false_captions(ground_truth: Path, out: Path, *, seed: int) -> dict[str, dict[str, Any]]:
-    """Write ``captions.jsonl`` in which one sentence a caption is false; what was done, by path.
-
-    The kinds take turns over the scenes; the sentence is drawn evenly from those of the scene that
-    the kind can falsify. A scene without such a sentence keeps its caption and is left out of the
-    answer.
-
-    Returns:
-        By path: ``kind``, ``index`` of the sentence, ``char_start``, and the true sentence's ``of``
-        (object, relation, background).
-
-    Raises:
-        InputError: the file is not the ground truth of scenes.
-    """
-    rows = _read(ground_truth)
-    draw = random.Random(seed)
-    done: dict[str, dict[str, Any]] = {}
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / "captions.jsonl").open("w", encoding="utf-8") as file:
-        for number, row in enumerate(rows):
-            kind = tuple(KINDS)[number % len(KINDS)]
-            caption, false = _falsified(row, kind, rows, draw)
-            if false is not None:
-                done[row["path"]] = false
-            file.write(json.dumps({"path": row["path"], "caption": caption}) + "\n")
-    return done
-
-
 def false_sentences_of(ground_truth: Path, *, seed: int) -> dict[str, dict[str, str]]:
     """One false sentence of every kind for every scene that has a true one to make it from.
 
@@ -73,19 +44,24 @@ def false_sentences_of(ground_truth: Path, *, seed: int) -> dict[str, dict[str, 
     Raises:
         InputError: the file is not the ground truth of scenes.
     """
-    rows = _read(ground_truth)
+    rows = read_truth(ground_truth)
     found: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
     for number, row in enumerate(rows):
         for place, kind in enumerate(KINDS):
             # drawn anew for each, so that one does not depend on what others there are
             draw = random.Random((seed << 40) + (number << 8) + place)
-            changed = _changed(row, kind, rows, draw)
+            changed = changed_sentence(row, kind, rows, draw)
             if changed is not None:
                 found[kind][row["path"]] = changed[1]
     return {kind: sentences for kind, sentences in found.items() if sentences}
 
 
-def _read(ground_truth: Path) -> list[dict[str, Any]]:
+def read_truth(ground_truth: Path) -> list[dict[str, Any]]:
+    """Rows of the ground truth of scenes.
+
+    Raises:
+        InputError: the file is another.
+    """
     try:
         rows = pq.read_table(ground_truth).to_pylist()
         if not rows or not {"path", "sentences", "objects"} <= set(rows[0]):
@@ -95,20 +71,7 @@ def _read(ground_truth: Path) -> list[dict[str, Any]]:
         raise InputError(f"{ground_truth}: not the ground truth of scenes ({error})") from error
 
 
-def _falsified(
-    row: Row, kind: str, rows: Sequence[Row], draw: random.Random
-) -> tuple[str, dict[str, Any] | None]:
-    changed = _changed(row, kind, rows, draw)
-    if changed is None:
-        return row["caption"], None
-    index, text = changed
-    sentence = row["sentences"][index]
-    start, end = sentence["char_start"], sentence["char_end"]
-    caption = row["caption"][:start] + text + row["caption"][end:]
-    return caption, {"kind": kind, "index": index, "char_start": start, "of": KINDS[kind][0]}
-
-
-def _changed(
+def changed_sentence(
     row: Row, kind: str, rows: Sequence[Row], draw: random.Random
 ) -> tuple[int, str] | None:
     """A sentence's number and what it falsely says; None where the scene has none of the kind."""

@@ -17,7 +17,6 @@ from glit.stages.ingest import Ingest
 from glit.stages.negatives import NegativesStage
 from glit.stages.pack import Pack
 from glit.stages.pair import PairStage
-from glit.stages.plan import Recipe
 from glit.stages.propose import ProposeStage
 from glit.stages.quality import QualityStage
 from glit.stages.score import ScoreStage
@@ -56,14 +55,6 @@ def flow(tables: Mapping[str, Any]) -> Flow:
         if step.name not in on and is_enabled(tables[step.name]):
             step.check_off(tables[step.name])
     return make_flow([step.chosen(tables[step.name]) for step in FLOW if step.name in on])
-
-
-def needed_extras(recipe: Recipe) -> dict[str, str]:
-    """The extras that the enabled steps of a recipe run on, and what needs each."""
-    found: dict[str, str] = {}
-    for step in flow(recipe.tables).steps:
-        found = {**step.extras(recipe), **found}
-    return found
 
 
 def all_reasons() -> dict[str, str]:

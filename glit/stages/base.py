@@ -16,6 +16,7 @@ from glit.data.records import Drop, DropError, Sample
 from glit.data.rows import drop_row
 from glit.data.schema import Columns
 from glit.errors import GlitError
+from glit.models.weights import Resolved
 from glit.runtime.gpu_errors import free_memory, is_out_of_memory, ruins_process
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
@@ -83,6 +84,11 @@ class Step(ABC):
         if backend is None or not backend.needs_model:
             return {}
         return {cls.role: (config.model, config.revision)}
+
+    @classmethod
+    def with_models(cls, config: Any, models: Mapping[str, Resolved]) -> Any:
+        """Its table with what the models of the recipe decide."""
+        return config
 
     @classmethod
     def check(cls, plan: Plan) -> None:

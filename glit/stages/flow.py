@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from glit.data.schema import DATASET_SCHEMA, Columns
 from glit.errors import RecipeError
 from glit.stages.base import Stage, Step, TableStep
+from glit.stages.plan import Recipe
 
 EVERYTHING = "*"
 """As what a step reads: whatever the steps before it make."""
@@ -47,6 +48,35 @@ class Flow:
     def step(self, name: str) -> type[Step]:
         """A step by its name."""
         return next(step for step in self.steps if step.name == name)
+
+    def extras(self, recipe: Recipe) -> dict[str, str]:
+        """The extras that the steps run on, and what needs each; the first step that does."""
+        found: dict[str, str] = {}
+        for step in self.steps:
+            found = {**step.extras(recipe), **found}
+        return found
+
+    def models(self, recipe: Recipe) -> dict[str, tuple[str, str]]:
+        """The models that the steps open, by role: name and revision."""
+        return {role: model for s in self.steps for role, model in s.models(recipe).items()}
+
+    def suffixes(self, recipe: Recipe) -> dict[str, str]:
+        """Suffixes of the files beside the images that are read, by the first step that does."""
+        found: dict[str, str] = {}
+        for step in self.steps:
+            backend = step.backend(recipe.tables[step.name])
+            if backend and backend.beside and backend.beside not in found.values():
+                found[step.name] = backend.beside
+        return found
+
+    def given(self, recipe: Recipe) -> dict[str, str]:
+        """The first steps that read the user's files, by what is in these: captions, regions."""
+        found: dict[str, str] = {}
+        for step in self.steps:
+            backend = step.backend(recipe.tables[step.name])
+            if backend and backend.brings:
+                found.setdefault(backend.brings, step.name)
+        return found
 
     @property
     def dataset_columns(self) -> Columns:

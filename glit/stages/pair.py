@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from glit.backends.captioners import CAPTIONERS
+from glit.backends.matchers.clip import own_scale
 from glit.data import rows
 from glit.data.records import Sample
 from glit.data.schema import PAIR
 from glit.errors import RecipeError
+from glit.models.weights import Resolved
 from glit.recipes.config import Choice, Table, added, as_table, identity, require_value
 from glit.rules import RULES
 from glit.rules.calibration import Calibration
@@ -186,6 +188,10 @@ class PairStage(Stage):
 
     def __init__(self, pairing: Pairing) -> None:
         self._pairing = pairing
+
+    @classmethod
+    def with_models(cls, config: PairConfig, models: Mapping[str, Resolved]) -> PairConfig:
+        return config.with_scale(own_scale(models.get("matcher")))
 
     @classmethod
     def check(cls, plan: Plan) -> None:

@@ -86,6 +86,8 @@ class Plan:
     """The user's captions."""
     regions: UserTable | None = None
     """The user's regions."""
+    suffixes: Mapping[str, str] = field(default_factory=dict)
+    """Suffixes of the files beside the images that are read, by the first step that does."""
     beside: tuple[str, ...] = ()
     """The steps that read something besides the image, in the order of ``Chunk.beside``: files
     beside it, then its captions and its regions in the user's files."""

@@ -14,6 +14,8 @@ from glit.backends.captioners.token_probabilities import LOGPROB_DECIMALS
 from glit.data import rows
 from glit.data.records import Drop, Sample, Sentence, Token
 from glit.data.schema import SENTENCE
+from glit.errors import WeightsError
+from glit.models.files import has_tokenizer, model_type
 from glit.models.tokenizer import SpanTokenizer, open_span_tokenizer
 from glit.models.weights import is_mini
 from glit.recipes.config import Table, is_enabled, require_value
@@ -89,6 +91,16 @@ class SplitStage(Stage):
         if name or not is_enabled(recipe.propose):  # then no matcher is asked for
             return {"tokenizer": (name or _SHIPPED, "main")}
         return {"tokenizer": (recipe.score.model, recipe.score.revision)}
+
+    @classmethod
+    def check(cls, plan: Plan) -> None:
+        """Token spans come after captions, so a folder without a tokenizer is refused here."""
+        model = plan.models["tokenizer"]
+        if model_type(model.path) and not has_tokenizer(model.path):
+            raise WeightsError(
+                f"tokenizer: model {model.name!r} has no tokenizer in its folder; set "
+                "split.tokenizer to one that has"
+            )
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 
 from glit.inputs.source import Source, entries
 from glit.inputs.user_tables import brought_table
-from glit.planning.plan import sidecars
 from glit.runtime.prefetch import batched
 from glit.stages.plan import Plan
 from glit.storage.duckdb_temp import quoted, spilling
@@ -96,7 +95,7 @@ def images_now(work: Store, plan: Plan, source: Source) -> Iterator[Found]:
     Raises:
         RunError: nothing can be written there, of what happens meanwhile too.
     """
-    beside = tuple(sidecars(plan.recipe).values())
+    beside = tuple(plan.suffixes.values())
     with (
         disk_errors(work.root),
         brought_table(plan.brought) as captions,

@@ -236,9 +236,8 @@ def versions_of(recipe: Recipe) -> dict[str, str]:
     names = {*_ALWAYS}
     if recipe.of(SplitConfig).splitter == "sentencex":
         names.add("sentencex")
-    for step in flow(recipe.tables).steps:
-        for extra in step.extras(recipe):
-            names.update(DISTRIBUTIONS[extra])
+    for extra in flow(recipe.tables).extras(recipe):
+        names.update(DISTRIBUTIONS[extra])
     return {"python": platform.python_version(), **installed_packages(sorted(names))}
 
 

@@ -53,6 +53,15 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(asked, 
     assert asked == []
 
 
-def test_objectives_of_other_names_are_refused(run_glit, tmp_path) -> None:
-    done = run_glit("bench", "objectives", "-o", tmp_path / "out", "--objective", "clpi")
+def test_objectives_of_other_names_are_refused(run_glit, tmp_path, make_dataset) -> None:
+    datasets = [str(make_dataset(2, name=name)) for name in ("train", "test")]
+    words = ("bench", "objectives", "-o", tmp_path / "out", "--train", datasets[0], "--test")
+    done = run_glit(*words, datasets[1], "--objective", "clpi")
     assert done.code == 2 and "--objective 'clpi': wanted one of clip, local" in done.errors
+
+
+@pytest.mark.parametrize("name", ["pairs", "regions", "objectives"])
+def test_a_measurement_on_scenes_names_its_tool(name, run_glit, tmp_path) -> None:
+    done = run_glit("bench", name, "-o", tmp_path / "out")
+    assert done.code == 2 and f"python -m tools.measure.{name} " in done.errors
+    assert len(done.errors.splitlines()) == 1

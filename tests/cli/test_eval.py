@@ -11,7 +11,8 @@ import typer
 
 from glit.cli.main import app
 from glit.evaluation import label_maps
-from glit.evaluation.readers import READERS, questions
+from glit.evaluation.readers import questions
+from glit.published import measured
 
 
 @pytest.mark.parametrize("task", ["joint-map", "localize", "robustness", "caption-quality"])
@@ -28,7 +29,7 @@ def test_every_measurement(tiny_clip, make_dataset, run_glit, task: str) -> None
 def test_the_help_names_every_format() -> None:
     group: Any = typer.main.get_command(app)
     (option,) = [p for p in group.commands["eval"].params if "--format" in p.opts]
-    known = {"glit", *READERS, *questions.READERS, *label_maps.READERS}
+    known = {"glit", *measured(), *questions.READERS, *label_maps.READERS}
     words = re.findall(r"[\w-]+", option.help.replace(" or ", " "))
     assert set(words) == known | {"lvis", "refcoco", "choose", "boxes", "refer", "segment"}
 

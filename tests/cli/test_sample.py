@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from glit import open_dataset
-from glit.bench.regions import Found, as_dict
 from glit.dataset.verify import verify
 from glit.sample import HERE, photographs
 
@@ -89,28 +87,3 @@ def test_writing_it_again_changes_nothing(tmp_path, run_glit):
     before = (tmp_path / "out" / "dataset" / "manifest.json").read_bytes()
     assert run_glit("sample", "-o", tmp_path / "out", "--quiet") == first
     assert (tmp_path / "out" / "dataset" / "manifest.json").read_bytes() == before
-
-
-def test_recall_of_a_proposer(sample, run_glit):
-    words = ("bench", "regions", sample / "dataset", "-r", "mini", "--quiet")
-    done = run_glit(*words, "--set", "propose.backend=grid", "--json")
-    found = json.loads(done.output)
-    assert (found["boxes"], found["regions_per_image"]) == (65, 5.0)
-    assert found["recall@0.5"] == pytest.approx(10 / 65)
-    assert "recall of 65 boxes: 15 % at IoU 0.5" in " ".join(
-        run_glit(*words, "--set", "propose.backend=grid").output.split()
-    )
-    refused = run_glit(*words, "--set", "propose.backend=file")
-    assert refused.code == 2 and "reads files beside the images" in refused.errors
-
-
-def test_figures_of_recall():
-    found = [
-        Found(path="a", best_iou=(0.5, 0.4), num_regions=2, seconds=1.0),
-        Found(path="b", best_iou=(0.8,), num_regions=4, seconds=3.0),
-    ]
-    figures = as_dict(found)
-    assert figures["recall@0.5"] == pytest.approx(2 / 3)
-    assert figures["recall@0.75"] == pytest.approx(1 / 3)
-    assert np.isclose(figures["mean_best_iou"], 1.7 / 3)
-    assert (figures["regions_per_image"], figures["seconds_per_image"]) == (3.0, 2.0)

@@ -14,8 +14,8 @@ from PIL import Image
 
 from glit.cli.main import app
 from glit.evaluation.collection import JointCollection, open_collection
-from glit.evaluation.readers import READERS
 from glit.planning.recipe import load_table
+from glit.published import measured
 
 PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
 COMMAND = re.compile(r"^glit eval (\S+) (.*--format .*?)  # (\d+) images, (\d+) captions$", re.M)
@@ -126,7 +126,7 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_page_gives_every_format_with_a_size() -> None:
     formats = {re.findall(r"--format (\S+)", words)[0] for _, words, _, _ in COMMANDS}
-    assert formats == set(READERS)
+    assert formats == set(measured())
     assert len(re.findall(r"^glit eval \S+ MODEL .*--format", PAGE.read_text(), re.M)) == len(
         COMMANDS
     )

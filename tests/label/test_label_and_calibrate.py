@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import glit
-from glit.bench.pairs.measure import judged
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.label.calibrate import calibrate
@@ -22,6 +21,7 @@ from glit.rules.calibration import read_calibration
 from glit.runtime.local_server import address_of, loopback_server, shown
 from glit.scenes import write_scenes
 from glit.stages.pair import PairConfig
+from tools.measure.judged_pairs import judged
 
 
 @pytest.fixture(scope="module")

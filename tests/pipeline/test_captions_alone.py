@@ -7,7 +7,7 @@ import math
 import shutil
 
 import pytest
-from building import Counting, counts, data_bytes, quiet, run_build
+from building import Counting, counts, data_bytes, models_of, quiet, run_build
 
 from glit.api import statistics
 from glit.curate.merge import merge
@@ -23,7 +23,6 @@ from glit.exporters import EXPORTERS, export
 from glit.pipeline.add import add
 from glit.pipeline.retry import retry
 from glit.pipeline.stage_task import StageWorker
-from glit.planning.plan import find_models
 from glit.planning.recipe import load_recipe, recipe_from_dict
 from glit.storage.store import Store
 from glit.training import setup
@@ -87,7 +86,7 @@ def test_it_has_every_column_and_runs_three_stages(alone, built):
 
 def test_no_matcher_is_asked_for():
     recipe = load_recipe("flism", overrides=["propose.enabled=false", "caption.backend=provided"])
-    assert {role: each.name for role, each in find_models(recipe).items()} == {
+    assert {role: each.name for role, each in models_of(recipe).items()} == {
         "tokenizer": "mini-matcher"
     }
     again = recipe_from_dict(recipe.as_dict())

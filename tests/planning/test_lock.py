@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from building import edit_state, plan_of, quiet, run_build
+from building import edit_state, models_of, plan_of, quiet, run_build
 from huggingface_hub import constants
 
 from glit.errors import UserError, WeightsError
@@ -14,7 +14,6 @@ from glit.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.plain import as_plain
 from glit.planning.lock import Lock, lock_text, read_lock
-from glit.planning.plan import find_models
 from glit.planning.recipe import load_recipe
 from glit.recipes.resources import mini_model
 
@@ -23,7 +22,7 @@ OLD, NEW = "a" * 40, "b" * 40
 
 def write_lock(path, recipe="mini", overrides=()):
     loaded = load_recipe(recipe, overrides=overrides)
-    path.write_text(lock_text(loaded.name, find_models(loaded)))
+    path.write_text(lock_text(loaded.name, models_of(loaded)))
     return path
 
 
@@ -34,7 +33,7 @@ def test_the_file_has_an_identity_a_role_sorted_and_without_a_path(tmp_path):
     content = json.loads(text)
     assert text == json.dumps(content, indent=2, sort_keys=True) + "\n"
     assert str(tmp_path) not in text
-    models = find_models(load_recipe("mini"))
+    models = models_of(load_recipe("mini"))
     assert content["models"]["matcher"] == models["matcher"].identity()
     assert set(content["models"]) == {"captioner", "proposer", "matcher", "tokenizer"}
     assert content["models"]["proposer"] == {
@@ -67,7 +66,7 @@ def test_the_same_files_from_another_place_pass(tmp_path):
     lock = read_lock(write_lock(tmp_path / "mini.lock.json"))
     copy = shutil.copytree(mini_model("proposer"), tmp_path / "copy")
     recipe = load_recipe("mini", overrides=[f"propose.model={copy}"])
-    assert find_models(recipe, lock=lock)["proposer"].path == copy
+    assert models_of(recipe, lock=lock)["proposer"].path == copy
 
 
 def test_a_role_that_is_not_in_the_lock(tmp_path):
@@ -89,11 +88,11 @@ def test_a_locked_commit_is_taken_though_main_has_moved(tmp_path, monkeypatch):
     lock = read_lock(write_lock(tmp_path / "l.json", overrides=settings))
     (repo / "refs" / "main").write_text(NEW)
     recipe = load_recipe("mini", overrides=settings)
-    assert find_models(recipe)["proposer"].revision == NEW
-    assert find_models(recipe, lock=lock)["proposer"].revision == OLD
+    assert models_of(recipe)["proposer"].revision == NEW
+    assert models_of(recipe, lock=lock)["proposer"].revision == OLD
     shutil.rmtree(repo / "snapshots" / OLD)
     with pytest.raises(WeightsError, match=f"hf download somebody/detector --revision {OLD}"):
-        find_models(recipe, lock=lock)
+        models_of(recipe, lock=lock)
 
 
 def test_a_retry_keeps_to_the_lock_of_its_build(scenes, tmp_path):

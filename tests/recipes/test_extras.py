@@ -17,7 +17,7 @@ from glit.executors import choice
 from glit.installation import DISTRIBUTION, install_command
 from glit.planning.recipe import load_recipe
 from glit.recipes.extras import MODULES, extra_with, require, require_all
-from glit.stages import needed_extras
+from glit.stages import flow
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -69,7 +69,7 @@ def test_everything_that_is_missing_is_named_at_once(hide):
     hide("transformers", "ultralytics", "ray")
     recipe = load_recipe("mini", overrides=["propose.backend=yolo", "propose.model=x.pt"])
     with pytest.raises(MissingExtraError) as caught:
-        require_all({**needed_extras(recipe), "ray": "--executor ray"})
+        require_all({**flow(recipe.tables).extras(recipe), "ray": "--executor ray"})
     said = str(caught.value)
     assert said.endswith(f"install all with: {install_command('models', 'yolo', 'ray')}")
     for package in ("transformers", "ultralytics", "ray"):

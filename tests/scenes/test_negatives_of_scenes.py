@@ -7,10 +7,10 @@ from collections import Counter
 
 from scene_truth import is_true
 
-from glit.bench.objectives.world import TRAIN_SEED
 from glit.scenes.captions import write_caption
-from glit.scenes.questions import without_twins
 from glit.text.negatives import KINDS, negatives
+from tools.measure.scene_questions import without_twins
+from tools.measure.scene_world import TRAIN_SEED
 
 
 def made(guarded: bool) -> tuple[Counter[str], int]:

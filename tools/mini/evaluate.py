@@ -19,12 +19,12 @@ from glit.backends.protocols import CaptionerConfig
 from glit.data.geometry import area_ratio_mask, iou
 from glit.models.weights import resolve
 from glit.scenes import Rendering, Scene, SceneCaption, draw_scene, render, write_caption
-from glit.scenes.told import is_well_formed, objects_told, true_of
 from glit.scenes.vocabulary import BACKGROUNDS, LIGHTS, SHAPES
 from glit.stages.ground import GroundConfig
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig
 from glit.text.phrases import object_spans
+from tools.mini.parsed_captions import is_well_formed, objects_told, true_of
 from tools.mini.phrases import draw_phrases, objects_of, read_phrase
 from tools.mini.pool import painted
 

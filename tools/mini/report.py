@@ -20,7 +20,6 @@ from glit.data.geometry import iou
 from glit.dataset.row import Row
 from glit.runtime.tables import Page, Table, show
 from glit.scenes import draw_scene, write_scenes
-from glit.scenes.told import objects_told, true_of
 from tools.mini.evaluate import (
     MINI,
     TEST_SEED,
@@ -31,6 +30,7 @@ from tools.mini.evaluate import (
     evaluate_segmenter,
     samples,
 )
+from tools.mini.parsed_captions import objects_told, true_of
 
 WANTED: tuple[tuple[str, str, str, float | None], ...] = (
     ("matcher", "sentence_to_box", "sentence to true box", 0.97),

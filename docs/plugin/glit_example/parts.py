@@ -8,7 +8,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from glit.data.records import Box, Drop, Region
-from glit.evaluation.readers.files import annotated
+from glit.published.files import annotated
 from glit.rules.protocol import Values
 from glit.stages.base import Stage
 

@@ -1,7 +1,7 @@
-"""``glit bench objectives``: every objective at its own learning rate, on scenes.
+"""``glit bench objectives``: every objective at its own learning rate, on datasets.
 
-``world`` draws what is trained and measured on and asks questions about it, ``measure`` puts them
-to a model, ``job`` trains once, ``run`` trains and resumes all, ``table`` compares.
+``world`` says what is trained and measured on, ``measure`` measures a model on it, ``job`` trains
+once, ``run`` trains and resumes all, ``table`` compares.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from glit.bench.objectives.job import keep_model_alone, remove_models, trained
 from glit.bench.objectives.measure import Measured, measure, of_regions, validate
 from glit.bench.objectives.table import Row, page
 from glit.bench.objectives.variants import Rates, Variant
-from glit.bench.objectives.world import MINI_STARTS, Scenes, World
+from glit.bench.objectives.world import World
 from glit.errors import InputError, UserError
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
@@ -43,6 +43,9 @@ ALL = tuple(name for name in OBJECTIVES if name not in ("goal", "hard-negatives"
 begins with random weights, which need many more steps than the others."""
 WITHOUT_NEGATIVES = tuple(name for name in ALL if OBJECTIVES[name]().needs.num_negatives == 0)
 """The same on a dataset without false sentences."""
+MINI_STARTS = ("mini-clip", "mini-matcher")
+"""Bundled models to start from. ``mini-clip`` was trained on whole images and short captions and
+hardly distinguishes shapes; ``mini-matcher`` was trained on regions and does."""
 SETTINGS: Mapping[str, Sequence[str]] = {
     "long-clip": ("train.num_components=8",),
     "f-cast": (
@@ -80,10 +83,11 @@ class Request:
     """What to compare."""
 
     output: Path
+    world: World
     objectives: Sequence[str] = ALL
     """The first is the baseline: the table gives the differences of the others from it."""
     sizes: Sequence[int] = (1200,)
-    """Training scenes, a table for each."""
+    """Training samples, a table for each."""
     lrs: Sequence[float] = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
     """The grid, climbed from its middle."""
     num_seeds: int = 3
@@ -91,7 +95,6 @@ class Request:
     batch_size: int = 32
     together: int = 1
     """``train.together``: 4 puts twins into one batch."""
-    world: World = field(default_factory=Scenes)
 
     def __post_init__(self) -> None:
         for name in self.objectives:
@@ -309,8 +312,8 @@ def _table(world: World, variant: Variant) -> TrainConfig:
 
 def _own_settings(world: World, variant: Variant) -> list[str]:
     """Overrides of ``[train]`` for this variant alone; later ones count."""
-    of_scenes = SETTINGS.get(variant.objective, ()) if world.start in MINI_STARTS else ()
-    return [*of_scenes, *variant.settings]
+    for_mini = SETTINGS.get(variant.objective, ()) if world.start in MINI_STARTS else ()
+    return [*for_mini, *variant.settings]
 
 
 def _embedder(
@@ -394,6 +397,6 @@ def _write(
             f"{size} {request.world.items}, {request.epochs} epochs in batches of "
             f"{request.batch_size}, {request.num_seeds} seeds; {searched} searched"
         )
-        blocks += page(title, rows, notes[size])
+        blocks += page(title, rows, notes[size], further=request.world.further_columns)
     write_report(request.output, "objectives", values, blocks)
     return markdown(blocks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -11,19 +12,8 @@ from jaxtyping import Bool, Float
 from glit.runtime.tables import Page, Table, percent
 
 NUM_RESAMPLES = 2000
-COLUMNS = {
-    "t2i": "T2I R@1",
-    "i2t": "I2T R@1",
-    "twins": "twins",
-    "short": "short R@1",
-    "attribute": "attribute",
-    "position": "position",
-    "relation": "relation",
-    "attribute_blind": "attribute, blind",
-    "position_blind": "position, blind",
-    "localisation": "localisation@5",
-    "joint": "joint mAP@10",
-}
+RETRIEVAL = {"t2i": "T2I R@1", "i2t": "I2T R@1"}
+REGIONS = {"localisation": "localisation@5", "joint": "joint mAP@10"}
 """Figures by the key of :class:`glit.bench.objectives.measure.Measured`; all in per cent."""
 
 
@@ -94,14 +84,27 @@ def resampled_means(
     return means
 
 
-def page(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Page:
+def page(
+    title: str,
+    rows: Sequence[Row],
+    notes: Sequence[str] = (),
+    *,
+    further: Mapping[str, str] = MappingProxyType({}),
+) -> Page:
     """The table, per cent and points; a difference in bold is one whose interval leaves out 0.
 
     The baseline is the first row that was trained.
+
+    Args:
+        title: over the table.
+        rows: of the table.
+        notes: below it.
+        further: heads of columns that the world measures besides, by the key of the figure.
     """
-    measured = [key for key in COLUMNS if any(key in f for row in rows for f in row.figures)]
+    columns = {**RETRIEVAL, **further, **REGIONS}
+    measured = [key for key in columns if any(key in f for row in rows for f in row.figures)]
     baseline = next((row for row in rows if row.lr is not None), None)
-    heads = ["", "lr", *(COLUMNS[key] for key in measured)]
+    heads = ["", "lr", *(columns[key] for key in measured)]
     heads += [f"difference from {baseline.name}" if baseline else "", "s a step", "MB", "added"]
     lines = []
     for row in rows:

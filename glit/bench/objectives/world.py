@@ -1,179 +1,95 @@
-"""What objectives are compared on: scenes and questions about them, or datasets of the user's.
-
-Scenes are painted as they are asked for; no file is needed.
-"""
+"""What objectives are compared on: datasets, or anything else with the same methods."""
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Protocol
 
-from PIL import Image
-
-from glit.bench.scenes import build_scenes, paint
 from glit.clip import ImageFit
-from glit.dataset.local_pairs import LocalPair
 from glit.dataset.reader import Dataset
 from glit.errors import UserError
-from glit.evaluation.collection import DatasetCollection
+from glit.evaluation.collection import Collection, DatasetCollection
 from glit.evaluation.config import EvaluateConfig
-from glit.images import Pixels, decode
+from glit.evaluation.encode import CollectionEmbedder
+from glit.evaluation.scorers.protocol import Vectors
 from glit.planning.recipe import load_table
 from glit.recipes.config import as_table
-from glit.scenes.captions import SceneCaption, write_caption
-from glit.scenes.layout import SPLITS, Scene
-from glit.scenes.questions import twins, without_twins
-from glit.scenes.render import render
-from glit.stages.negatives import NegativesStage
-from glit.text.spans import Span
 from glit.training.run_file import dataset_hash
 
-Level = Literal["hard", "varied"]
-MINI_STARTS = ("mini-clip", "mini-matcher")
-"""Bundled models to start from. ``mini-clip``, the default, was trained on whole images and short
-captions and hardly distinguishes shapes; ``mini-matcher`` was trained on regions and does."""
-SIZE_PX = 128
 LR_FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """With a validation dataset, the recipe's learning rate times each of these is tried."""
-TRAIN_SEED = SPLITS["train"][0] + 70_000
-VALIDATION_SEED = SPLITS["validation"][0] + 70
-GALLERY_SEED = SPLITS["test"][0] + 70
-TWINS_SEED = SPLITS["test"][0] + 71
 
 
-class SceneCollection:
-    """Scenes with their long or their short captions; pairs are the sentences that tell of an
-    object, and the object's box."""
+class World(Protocol):
+    """What objectives are trained and measured on."""
 
-    def __init__(self, name: str, scenes: Sequence[Scene], *, short: bool = False) -> None:
-        self.name = name
-        self.scenes = list(scenes)
-        self.told: list[SceneCaption] = [write_caption(scene) for scene in scenes]
-        self.names = [f"{scene.seed}-{scene.index}" for scene in scenes]
-        self.captions = [(told.short if short else told.text,) for told in self.told]
-        self._short = short
+    @property
+    def recipe(self) -> str:
+        """Its table ``train`` gives the settings that are not overridden."""
+        ...
 
-    def image(self, index: int) -> bytes:
-        """The picture as PNG."""
-        file = io.BytesIO()
-        pixels = render(self.scenes[index], size_px=SIZE_PX).pixels
-        Image.fromarray(pixels).save(file, format="PNG", compress_level=1)
-        return file.getvalue()
+    @property
+    def items(self) -> str:
+        """The word for samples in messages."""
+        ...
 
-    def pixels(self, index: int) -> Pixels:
-        """The decoded image."""
-        return decode(self.image(index))
+    @property
+    def start(self) -> str:
+        """The model that every run starts from."""
+        ...
 
-    def sentences(self, index: int) -> list[list[Span]]:
-        """Of the long caption; a short one is one sentence."""
-        if self._short:
-            return [[(0, len(self.captions[index][0]))]]
-        return [[(s.char_start, s.char_end) for s in self.told[index].sentences]]
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Overrides for ``glit train``."""
+        ...
 
-    def pairs(self, index: int) -> tuple[LocalPair, ...]:
-        """Sentences of the kind "object", in the caption's order, with the true boxes."""
-        boxes = render(self.scenes[index], size_px=SIZE_PX).boxes_xyxy
-        return tuple(
-            LocalPair(
-                sentence=sentence.text,
-                token_span=(0, 0),
-                box_xyxy=boxes[sentence.object],
-                similarity=1.0,
-            )
-            for sentence in self.told[index].sentences
-            if sentence.kind == "object" and sentence.object is not None
-        )
+    further_columns: ClassVar[Mapping[str, str]]
+    """Heads of the table for the keys of :meth:`further`."""
 
-    def size(self, index: int) -> tuple[int, int]:
-        """Of the picture, pixels."""
-        return SIZE_PX, SIZE_PX
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenes:
-    """Drawn scenes with twins: their level, and how many of them each figure is measured on."""
-
-    level: Level = "varied"
-    """``varied`` trains on long and short captions; captions of ``hard`` all begin with how many
-    objects there are, and stand alone."""
-
-    gallery: int = 2000
-    """Scenes without twins that are searched."""
-    twins: int = 400
-    """Pairs of twins."""
-    local: int = 500
-    """First scenes of the gallery, for localisation and joint mAP."""
-    validation: int = 300
-    """Scenes without twins on which learning rates are chosen."""
-    start: str = MINI_STARTS[0]
-    """The model that every run starts from."""
-
-    recipe = "mini"
-    """Its table ``train`` gives the settings that are not overridden."""
-    items = "scenes"
-    """The word for samples in messages."""
-    settings = ("train.warmup_steps=20", "train.num_workers=1")
-    """Overrides for ``glit train``."""
-
-    def training_set(self, folder: Path, size: int, *, negatives: bool) -> Path:
-        """The dataset to train on, twins side by side; it is built if it is not there.
+    def training_set(self, folder: Path, size: int, *, negatives: bool) -> str | Path:
+        """The dataset to train on; made if it has to be.
 
         Args:
-            folder: of scenes and datasets.
-            size: scenes.
-            negatives: with false sentences, in a dataset of its own.
+            folder: for what is made.
+            size: samples.
+            negatives: with false sentences.
         """
-        dataset = folder / f"train-{size}{'-negatives' if negatives else ''}"
-        scenes = folder / f"scenes-{size}"
-        if not (dataset / "manifest.json").is_file():
-            settings = ["negatives.enabled=true"] if negatives else []
-            if self.start != MINI_STARTS[0]:
-                settings.append(f"split.tokenizer={json.dumps(self.start)}")
-            seed, short = TRAIN_SEED, self.level == "varied"
-            paint(scenes, num=size, seed=seed, level=self.level, size=SIZE_PX, short=short)
-            captions = scenes / "captions.jsonl"
-            build_scenes(scenes, dataset, captions=captions, recipe="glit-mini", settings=settings)
-        return dataset
+        ...
 
-    def scenes(self) -> list[Scene]:
-        """Those of the gallery."""
-        return without_twins(GALLERY_SEED, self.gallery, level=self.level)
-
-    def searched(self) -> SceneCollection:
+    def searched(self) -> Collection:
         """The gallery for retrieval."""
-        return SceneCollection("gallery", self.scenes())
+        ...
 
-    def of_twins(self) -> SceneCollection:
-        """Pairs of twins, the two of a pair one after the other."""
-        return SceneCollection("twins", twins(TWINS_SEED, self.twins, level=self.level))
-
-    def located(self) -> SceneCollection:
+    def located(self) -> Collection:
         """Samples on which localisation and joint mAP are measured; they have pairs."""
-        return SceneCollection("local", self.scenes()[: self.local])
+        ...
 
-    def validated(self) -> SceneCollection:
+    def validated(self) -> Collection | None:
         """Samples on which the learning rate is chosen."""
-        return SceneCollection(
-            "validation", without_twins(VALIDATION_SEED, self.validation, level=self.level)
-        )
+        ...
+
+    def further(
+        self, embedder: CollectionEmbedder, config: EvaluateConfig, images: Vectors
+    ) -> dict[str, float]:
+        """Further figures, 0 to 1, from the vectors of the gallery's images."""
+        ...
 
     def evaluation(self, *, context: int = 248, image_fit: ImageFit = "resize") -> EvaluateConfig:
         """How models are measured that were trained with this text window and fit of images."""
-        return EvaluateConfig(context=context, image_fit=image_fit, num_workers=1)
+        ...
 
     def told(self) -> dict[str, Any]:
         """What the results depend on, as JSON values; runs of another are not mixed in."""
-        return {**asdict(self), "negatives": NegativesStage.version}
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Datasets:
-    """Finished datasets of glit, in the place of scenes.
+    """Finished datasets of glit.
 
     Raises:
         UserError: a setting is of another table than ``train`` and ``evaluate``, or is the seed or
@@ -188,6 +104,7 @@ class Datasets:
     """Of ``train`` and ``evaluate``: ``table.key=value``."""
 
     items = "samples"
+    further_columns: ClassVar[Mapping[str, str]] = {}
 
     def __post_init__(self) -> None:
         for each in self.overrides:
@@ -251,6 +168,11 @@ class Datasets:
             return None
         return DatasetCollection(self.validation, self.evaluation())
 
+    def further(
+        self, embedder: CollectionEmbedder, config: EvaluateConfig, images: Vectors
+    ) -> dict[str, float]:
+        return {}
+
     def evaluation(self, *, context: int = 248, image_fit: ImageFit = "resize") -> EvaluateConfig:
         trained_so = [f"evaluate.context={context}", f'evaluate.image_fit="{image_fit}"']
         own = [each for each in self.overrides if each.startswith("evaluate.")]
@@ -269,7 +191,3 @@ class Datasets:
             "evaluate": evaluation,
             **hashes,
         }
-
-
-World = Scenes | Datasets
-"""What objectives are trained and measured on."""

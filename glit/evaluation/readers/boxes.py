@@ -15,9 +15,9 @@ from glit.data.geometry import iou
 from glit.errors import InputError
 from glit.evaluation.encode import Box
 from glit.evaluation.questions import ImagePart, Question
-from glit.evaluation.readers.files import check_place, chosen_parts, load_json, plain_pickle
 from glit.evaluation.readers.questions import xyxy
-from glit.evaluation.readers.stated_sizes import StatedSizes
+from glit.published.files import check_place, chosen_parts, load_json, plain_pickle
+from glit.published.stated_sizes import StatedSizes
 
 _MIN_IOU = 0.5
 """With the expression's own box, for another box to be right (RefCOCO's Acc@0.5)."""

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from glit.errors import InputError
 from glit.evaluation.questions import Question
-from glit.evaluation.readers.files import check_place, json_lines, load_json, with_suffix
-from glit.evaluation.readers.stated_sizes import StatedSizes
+from glit.published.files import check_place, json_lines, load_json, with_suffix
+from glit.published.stated_sizes import StatedSizes
 
 Reader = Callable[[Path, Path], Generator[Question]]
 _FG_OVD_NAMES = {

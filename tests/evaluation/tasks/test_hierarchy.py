@@ -13,9 +13,9 @@ from PIL import Image
 
 from glit.errors import InputError
 from glit.evaluation.collection import AnnotatedCollection, GrowingCollection
-from glit.evaluation.readers.files import AnnotatedImage
 from glit.evaluation.run import evaluate
 from glit.evaluation.tasks.hierarchy import correlation, hierarchy
+from glit.published.files import AnnotatedImage
 
 
 def growing(*captions: tuple[str, ...]) -> GrowingCollection:

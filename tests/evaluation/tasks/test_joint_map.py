@@ -24,10 +24,10 @@ from glit.evaluation.collection import (
     open_collection,
 )
 from glit.evaluation.encode import load_embedder
-from glit.evaluation.readers.files import AnnotatedImage, Segment
 from glit.evaluation.run import evaluate
 from glit.evaluation.tasks import joint_map
 from glit.images import decode
+from glit.published.files import AnnotatedImage, Segment
 
 
 def test_joint_map_counts_equal_texts_once() -> None:

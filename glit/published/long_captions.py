@@ -1,4 +1,4 @@
-"""DOCCI, DCI, Urban1k, ShareGPT4V and ImageInWords: one long caption an image."""
+"""DOCCI, DCI, Urban1k, ShareGPT4V, ImageInWords, Localized Narratives: long captions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glit.data.captions import SHORT
-from glit.evaluation.readers.files import (
+from glit.published.files import (
     AnnotatedImage,
     annotated,
     chosen_parts,
@@ -120,3 +120,22 @@ def _iiw_lines(annotations: Path, folders: Sequence[Path]) -> Iterator[Annotated
         paths = [with_suffix(folder / name) for folder in folders]
         path = next((path for path in paths if path.is_file()), paths[0])
         yield annotated(path, [line["IIW"] if "IIW" in line else line["IIW-P5B"]])
+
+
+def localized_narratives(
+    annotations: Path, images: Path | None, split: str | None
+) -> Iterator[AnnotatedImage]:
+    """``open_images_test_captions.jsonl`` and the like: the written form of what was said.
+
+    COCO's pictures are called by twelve digits, the others by their id.
+    """
+    no_parts(split)
+    folder = images or annotations.parent
+    captions: dict[Path, list[str]] = {}
+    for line in json_lines(annotations):
+        name = line["image_id"]
+        if line["dataset_id"].startswith("mscoco"):
+            name = f"{int(name):012d}"
+        captions.setdefault(folder / f"{name}.jpg", []).append(line["caption"])
+    for path, texts in captions.items():
+        yield annotated(path, texts)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scored import regions, scored, sentences
 
-from glit.bench.pairs.measure import Judged, calibrated, judged, measure
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.rules.argmax import Argmax
 from glit.rules.calibration import read_calibration
 from glit.rules.metrics import average_precision, calibration_error, removed_at
+from tools.measure.judged_pairs import Judged, calibrated, judged, measure
 
 
 def test_average_precision_by_hand():
@@ -84,11 +84,11 @@ def test_scenes_of_other_captions_are_refused(built, scenes):
 
 
 @pytest.mark.slow
-def test_the_whole_measurement(tmp_path, run_glit):
+def test_the_whole_measurement(tmp_path, run_tool):
     out = tmp_path / "pairs"
-    done = run_glit("bench", "pairs", "-o", out, "--scenes", "6", "--seeds", "1")
-    assert done.code == 0, done.errors
-    assert "| recommended | all levels |" in done.output
+    code, said, errors = run_tool("pairs", "-o", out, "--scenes", "6", "--seeds", "1")
+    assert code == 0, errors
+    assert "| recommended | all levels |" in said
     report = json.loads((out / "pairs.json").read_text())
     measured = {(each["rule"], each["level"]): each["figures"] for each in report["measured"]}
     assert measured["recommended", "hard"]["right"] > measured["argmax", "hard"]["right"]

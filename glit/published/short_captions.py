@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from glit.evaluation.readers.files import (
+from glit.published.files import (
     AnnotatedImage,
     annotated,
     chosen_parts,

@@ -1,7 +1,11 @@
-"""Scenes of several seeds and levels, built once, paired by every rule, compared."""
+"""How often pairs are right, by rule, where the truth is known: ``python -m tools.measure.pairs``.
+
+Scenes of several seeds and levels are built once, paired by every rule, and compared.
+"""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -10,18 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from glit.bench.harness import Row, write_report
-from glit.bench.pairs.measure import Judged, calibrated, judged, measure
-from glit.bench.pairs.support import check_captions, page_of_captions
-from glit.bench.scenes import LEVELS, build_scenes, scenes_folder
+from glit.bench.scenes import build_scenes
 from glit.dataset.recorded_rules import scores_of
 from glit.errors import InputError
 from glit.planning.recipe import load_recipe
 from glit.recipes.config import as_table
 from glit.rules.calibration import Calibration
-from glit.runtime.tables import Page, Table, with_half_range
+from glit.runtime.tables import Page, Table, markdown, with_half_range
 from glit.scenes.layout import SPLITS
 from glit.stages.ground import GroundConfig
 from glit.stages.pair import PairConfig
+from tools.measure.console import ended, say
+from tools.measure.judged_pairs import Judged, calibrated, judged, measure
+from tools.measure.level_scenes import LEVELS, scenes_folder
+from tools.measure.support import check_captions, page_of_captions
 
 RECIPE = "glit-mini"
 """Whose table ``[pair]`` is the recommended one."""
@@ -50,6 +56,18 @@ class Request:
     """Scenes of each seed."""
     num_seeds: int = 3
     """Seeds of the test split, for each level."""
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(prog="python -m tools.measure.pairs", description=__doc__)
+    parser.add_argument("--scenes", type=int, default=300, help="scenes per seed")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds per level")
+    parser.add_argument("-o", "--output", type=Path, default=Path("runs/bench/pairs"))
+    given = parser.parse_args()
+    request = Request(output=given.output, num_scenes=given.scenes, num_seeds=given.seeds)
+    print(markdown(page(run(request, say))))
+    say(f"wrote pairs.md, pairs.json and calibration.json in {given.output}")
 
 
 def run(request: Request, say: Say) -> Row:
@@ -160,7 +178,7 @@ FIGURES = {
     "ambient": "ambient",
     "ECE": "calibration_error",
 }
-"""Keys of :func:`glit.bench.pairs.measure.measure` by the heads of the table."""
+"""Keys of :func:`tools.measure.judged_pairs.measure` by the heads of the table."""
 
 
 def page(report: Row) -> Page:
@@ -181,3 +199,7 @@ def page(report: Row) -> Page:
         blocks.append(f"**{level}**")
         blocks.append(Table(heads=["rule", "fitted on", *FIGURES], rows=rows, words=2))
     return [*blocks, *page_of_captions(report["captions"])]
+
+
+if __name__ == "__main__":
+    ended(main)

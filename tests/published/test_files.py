@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glit.errors import InputError
-from glit.evaluation.readers import files, read_annotations
+from glit.published import files, read_annotations
 
 
 def test_a_long_array_is_read_no_further_than_asked(tmp_path: Path, monkeypatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from annotations import found, touch
 
 from glit.errors import InputError
-from glit.evaluation.readers import read_annotations
+from glit.published import read_annotations
 
 PHOTOS = "../DCI/dataset/densely_captioned_images/photos"
 

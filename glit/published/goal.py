@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from glit.evaluation.readers.files import (
+from glit.published.files import (
     IMAGE_SUFFIXES,
     AnnotatedImage,
     Segment,
@@ -69,6 +69,23 @@ def goal_joint(
                 for each in segments.get(name, ())
             ],
         )
+
+
+def goal_train(
+    annotations: Path, images: Path | None, split: str | None
+) -> Iterator[AnnotatedImage]:
+    """What GOAL's trainer reads, and ``glit export --to goal`` writes; its segments are left.
+
+    Its lists of segments (``docci_segment_sim_bbox_del_org.json``) have ``original_filename`` and
+    ``original_caption``; those of whole images (``DCI_train_del_org.json``) have ``filename`` and
+    ``caption``, as its test sets do.
+    """
+    no_parts(split)
+    folder = images or annotations.parent
+    for entry in json_array(annotations):
+        prefix = "original_" if "original_filename" in entry else ""
+        place = published_place(entry[f"{prefix}filename"], folder)
+        yield annotated(place, [entry[f"{prefix}caption"]])
 
 
 def _owner(entry: dict[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""``glit bench regions``: how many of a dataset's boxes a proposer finds.
+"""How many of a dataset's boxes a proposer finds: ``python -m tools.measure.regions DATASET``.
 
 A box that a sentence has counts as found where a proposed region overlaps it with an IoU of at
 least 0.5 (or 0.75).
@@ -6,6 +6,8 @@ least 0.5 (or 0.75).
 
 from __future__ import annotations
 
+import argparse
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,10 +23,12 @@ from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.models.device import best_device
 from glit.models.weights import resolve
+from glit.planning.recipe import load_recipe
 from glit.recipes.extras import require
-from glit.runtime.tables import Page, Table, figure
+from glit.runtime.tables import Page, Table, figure, markdown
 from glit.stages.plan import Recipe
 from glit.stages.propose import DetectRegions, LayRegions, ProposeConfig, ProposeStage
+from tools.measure.console import ended, say
 
 IOUS = (0.5, 0.75)
 
@@ -38,6 +42,19 @@ class Found:
     """For each annotated box, its highest IoU with a proposed region."""
     num_regions: int
     seconds: float
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m tools.measure.regions", description=__doc__)
+    parser.add_argument("dataset", help="with known pairs, such as that of glit sample")
+    parser.add_argument("-r", "--recipe", required=True, help="its table propose is measured")
+    parser.add_argument("--set", action="append", default=[], help="table.key=value; repeatable")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    given = parser.parse_args()
+    recipe = load_recipe(given.recipe, overrides=given.set)
+    found = measure(Dataset(given.dataset), recipe, say)
+    print(json.dumps(as_dict(found)) if given.json else markdown(page(found)))
 
 
 def measure(dataset: Dataset, recipe: Recipe, progress: Callable[[str], None]) -> list[Found]:
@@ -128,3 +145,7 @@ def page(found: Sequence[Found]) -> Page:
         f"{total['regions_per_image']:.0f} regions and {figure(total['seconds_per_image'])} s an "
         "image (median)",
     ]
+
+
+if __name__ == "__main__":
+    ended(main)

@@ -11,7 +11,7 @@ from annotations import conversations, found, touch
 from glit.errors import InputError
 from glit.evaluation.collection import open_collection
 from glit.evaluation.config import EvaluateConfig
-from glit.evaluation.readers import READERS, read_annotations
+from glit.published import measured, read_annotations
 
 
 def test_the_limit_comes_before_images_are_looked_for(tmp_path: Path) -> None:
@@ -81,4 +81,4 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
 
 def test_every_reader_is_tried_here() -> None:
     tried = "docci dci dci-full urban1k coco flickr30k sharegpt4v iiw goal goal-joint himo-docci"
-    assert set(READERS) == set(tried.split())
+    assert set(measured()) == set(tried.split())

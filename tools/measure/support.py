@@ -15,14 +15,16 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from glit.bench.harness import Row
-from glit.bench.scenes import LEVELS, build_scenes, scenes_folder
+from glit.bench.scenes import build_scenes
 from glit.dataset.row import Row as DatasetRow
 from glit.rules.evidence import SUPPORT_EVIDENCE, Evidence, stacked, support_evidence
 from glit.rules.logistic import Logistic, fit
-from glit.rules.metrics import auroc, calibration_error
+from glit.rules.metrics import calibration_error
 from glit.runtime.tables import Page, Table, with_half_range
-from glit.scenes.false_sentences import KINDS, write_false_captions
+from glit.scenes.false_sentences import KINDS
 from glit.scenes.layout import SPLITS
+from tools.measure.false_captions import write_false_captions
+from tools.measure.level_scenes import LEVELS, scenes_folder
 
 SEEN = ("attribute", "object", "background")
 """Kinds of falsehood that the evidence can tell."""
@@ -83,6 +85,19 @@ def fit_support(told: Sequence[Told]) -> Logistic:
     true = np.array([not each.false for each in used])
     evidence = stacked([each.evidence for each in used], SUPPORT_EVIDENCE)
     return fit(SUPPORT_EVIDENCE, evidence, true, of="sentences")
+
+
+def auroc(true: np.ndarray, false: np.ndarray) -> float:
+    """Share of pairs of a true and a false sentence in which the true one scores higher; ties half.
+
+    NaN where there is none of one kind.
+    """
+    if not len(true) or not len(false):
+        return float("nan")
+    ordered = np.sort(true)
+    below = np.searchsorted(ordered, false, side="right")
+    strictly = np.searchsorted(ordered, false, side="left")
+    return float(1 - (below + strictly).mean() / (2 * len(true)))
 
 
 def figures(told: Sequence[Told], support: Logistic) -> list[Row]:

@@ -11,6 +11,20 @@ from glit.data.frames import CHANGES, XYXY, Frame, fit_frame, stated_size
 from glit.images import ImageError, picture_frame
 
 
+def file_frame(path: Path, stated: tuple[Any, Any] | None) -> Frame | None:
+    """How boxes in a picture of the stated size, or of its own, move to an image file; None for a
+    file that cannot be read, which others report.
+
+    Raises:
+        ValueError: the stated picture has another shape.
+    """
+    try:
+        width, height, orientation = picture_frame(path)
+    except (OSError, ImageError):
+        return None
+    return fit_frame(stated or (width, height), (width, height), lambda: orientation)
+
+
 class StatedSizes:
     """The sizes of the pictures that a file's boxes are in.
 
@@ -36,14 +50,8 @@ class StatedSizes:
     def _frame(self, path: Path) -> Frame | None:
         """None if the file states no size, or the image cannot be read, which others report."""
         stated = stated_size(self._entries.get(path, {}))
-        if stated is None:
-            return None
         try:
-            width, height, orientation = picture_frame(path)
-        except (OSError, ImageError):
-            return None
-        try:
-            return fit_frame(stated, (width, height), lambda: orientation)
+            return None if stated is None else file_frame(path, stated)
         except ValueError as error:
             raise ValueError(f"{path.name}: boxes {error}") from error
 

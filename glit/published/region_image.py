@@ -1,0 +1,130 @@
+"""An image of a published dataset of boxes, as it is read, and the move of its boxes to its file.
+
+An image whose entry cannot be right is left out and named: a phrase that its caption does not have,
+a box of a picture of another shape.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from glit.data.frames import Frame
+from glit.published.stated_sizes import file_frame
+from glit.text.spans import CleanText, Span
+
+
+@dataclass(slots=True, kw_only=True)
+class RegionImage:
+    """An image, its caption and its regions."""
+
+    path: Path
+    """The image file; it need not exist."""
+    where: str = ""
+    """Its entry, for people: ``line 4``."""
+    shares: bool = True
+    """Whether boxes are shares of width and height; else pixels."""
+    stated: tuple[Any, Any] | None = None
+    """Width and height of the picture that the boxes are in, as published; None if none are."""
+    caption: str = ""
+    rows: dict[tuple[float, ...], dict[str, Any]] = field(default_factory=dict)
+    """Regions by their box, xyxy; texts are spans of the caption."""
+    said: dict[str, int] = field(default_factory=dict)
+    """Where each text begins in the caption."""
+    fault: str = ""
+    """Why the image has to be left out; empty for a good one."""
+    left_out: list[str] = field(default_factory=list)
+    """What is wrong with those of its regions that cannot be right."""
+
+    def say(self, text: str) -> Callable[[int, int], Span]:
+        """Add a text to the caption; returns what makes its spans those of the caption.
+
+        A text that is there already is not said again.
+        """
+        clean = CleanText(text, strip=True)
+        plain = clean.text
+        ended = plain if not plain or plain[-1] in ".!?\"')”’" else f"{plain}."
+        if ended not in self.said:
+            before = f"{self.caption} " if self.caption and ended else self.caption
+            self.caption, self.said[ended] = before + ended, len(before)
+        start = self.said[ended]
+
+        def moved(first: int, last: int) -> Span:
+            own = clean.span(first, last)
+            return start + own[0], start + own[1]
+
+        return moved
+
+    def say_all(self, text: str) -> Span:
+        """Add a text to the caption; its span there."""
+        return self.say(text)(0, len(text))
+
+    def add(self, box: Sequence[float], *, key: str = "", label: str = "", **rest: Any) -> None:
+        """Add a region, and to ``rest[key]`` of one with this box.
+
+        Args:
+            box: xyxy.
+            key: ``sentences`` or ``phrases``; empty for neither.
+            label: of the region.
+            rest: ``score``, and ``spans``: those of the texts.
+        """
+        numbers = tuple(map(as_number, box[:4]))
+        if len(numbers) != 4:
+            raise ValueError(f"a box of {len(numbers)} numbers, want four")
+        row = self.rows.setdefault(numbers, {})
+        if label:
+            row.setdefault("label", label)
+        if rest.get("score") is not None:
+            row.setdefault("score", min(max(as_number(rest["score"]), 0.0), 1.0))
+        for span in rest.get("spans", ()):
+            if list(span) not in row.setdefault(key, []):
+                row[key].append(list(span))
+
+    @contextlib.contextmanager
+    def region(self) -> Iterator[None]:
+        """Read a region; one whose values cannot be right is left out and told."""
+        try:
+            yield
+        except (ValueError, OverflowError) as error:
+            self.left_out.append(str(error))
+
+
+def as_number(value: Any) -> float:
+    """A finite number.
+
+    Raises:
+        ValueError: it is none.
+        TypeError: it is no number at all.
+    """
+    if isinstance(value, bool):
+        raise TypeError(f"{value} is no number")
+    found = float(value)
+    if not math.isfinite(found):
+        raise ValueError(f"a box or score holds {value}, want finite numbers")
+    return found
+
+
+def frame_of(image: RegionImage) -> tuple[Frame | None, str]:
+    """How an image's boxes move to its file, and why they cannot; neither for a damaged file, which
+    a build drops, and for shares without a stated size."""
+    if image.shares and image.stated is None:
+        return None, ""
+    try:
+        return file_frame(image.path, image.stated), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+def moved_box(box: Sequence[float], frame: Frame | None, *, shares: bool) -> tuple[float, ...]:
+    """A box in the upright image, in the units it had."""
+    if frame is None or not frame.change or (shares and frame.change == "scaled"):
+        return tuple(box)
+    if not shares:
+        return frame.box(box)
+    sides = (*frame.stated, *frame.stated)
+    found = frame.box([share * side for share, side in zip(box, sides, strict=True)])
+    return tuple(edge / side for edge, side in zip(found, (*frame.size, *frame.size), strict=True))
