@@ -11,7 +11,6 @@ import pytest
 
 import glit
 from glit.audit.record import Said, append, read_audit
-from glit.bench.pairs.measure import judged
 from glit.dataset.certificate import items_of
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
@@ -19,6 +18,7 @@ from glit.label.audit_server import AuditQuestions
 from glit.label.server import LabelSite
 from glit.runtime.local_server import address_of, loopback_server
 from glit.scenes import write_scenes
+from tools.measure.judged_pairs import judged
 
 
 @pytest.fixture(scope="module")
