@@ -39,8 +39,11 @@ ENDLESS = {"--serve"}
 CLUSTER = "127.0.0.1:1"
 """Where no cluster is."""
 
-BY_HAND = {"pairs label", "pairs calibrate", "pairs correct", "pairs apply", "push"}
-"""Commands that want a person's answers or account; of them only the help."""
+BY_HAND = {
+    "pairs label", "pairs calibrate", "pairs correct", "pairs apply", "pairs judge", "push"
+}  # fmt: skip
+"""Commands that want a person's answers or account, or a model that answers; of them only the help.
+"""
 
 
 def command_lines() -> Iterator[list[str]]:
@@ -125,6 +128,14 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("import", "output"): [f"{NEW}.jsonl"],
     ("import", "split"): ["all"],
     ("pair", "overrides"): ["pair.rule=centred"],
+    ("pairs", "confidence"): ["0.9"],
+    ("pairs", "error"): ["0.1"],
+    ("pairs", "judged"): [],
+    ("pairs", "of"): ["sentences"],
+    ("pairs", "output"): [],
+    ("pairs", "part"): ["largest"],
+    ("pairs", "unsure"): ["right"],
+    ("pairs", "verdicts"): [f"{NEW}.jsonl"],
     ("pair", "recipe"): ["lism"],
     ("import-model", "checkpoint"): [str(mini_model("clip") / "model.safetensors")],
     ("import-model", "like"): ["mini-clip"],

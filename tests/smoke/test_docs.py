@@ -59,7 +59,7 @@ def test_generated_pages_are_whole():
     """Defaults of zero, every drop reason, columns of stages, fields without a docstring."""
     page = {name: (DOCS / name).read_text(encoding="utf-8") for name in pages()}
     assert "`--seed` (default `0`)" in page["cli.md"]
-    assert "whose table propose is measured" in page["cli.md"]
+    assert "whose [caption] table names the model" in page["cli.md"]
     assert all(f"| `{reason}` |" in page["troubleshooting.md"] for reason in all_reasons())
     columns = {name for step in all_steps() for name, _ in getattr(step, "dataset_columns", ())}
     assert {"quality", "negatives", "phrases"} <= columns
