@@ -56,7 +56,8 @@ def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
     yield [*words, "--help"]
     if hasattr(command, "commands"):
         for name, inner in command.commands.items():
-            yield from _below(inner, [*words, name])
+            if not inner.hidden:
+                yield from _below(inner, [*words, name])
         return
     if " ".join(words) in BY_HAND:
         return
@@ -76,7 +77,7 @@ def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
         plain += ["-o", NEW]
     yield plain
     for option in options:
-        if set(option.opts) & ENDLESS:
+        if set(option.opts) & ENDLESS or (option.required and option.multiple):
             continue
         if option.is_flag:
             yield [*plain, option.opts[0]]

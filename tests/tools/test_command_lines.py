@@ -12,7 +12,8 @@ from tools.command_lines import command_lines
 
 def walk(command, words=()):
     for name, inner in getattr(command, "commands", {}).items():
-        yield from walk(inner, (*words, name))
+        if not inner.hidden:
+            yield from walk(inner, (*words, name))
     if not hasattr(command, "commands"):
         yield words, command
 
