@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,6 +44,7 @@ _COLUMNS = {
     "phrases": ["sample_id", "groundings"],
     "boxes": ["sample_id", "regions"],
 }
+_SAMPLE_ID = re.compile(r"[0-9a-f]{64}")
 _SLACK = 1e-6
 """By which numbers may differ from machine to machine."""
 
@@ -92,6 +94,8 @@ class Items:
     def find(self, name: Name) -> int | None:
         """The number of the item of this name; None if there is none."""
         sample_id, numbers = name
+        if not _SAMPLE_ID.fullmatch(sample_id):
+            return None
         first, second = (*numbers, -1)[:2]
         prefix = np.array([int(sample_id[:16], 16)], np.uint64)
         key = _keys(prefix, np.array([first]), np.array([second]))
@@ -229,9 +233,10 @@ def _opinions(key: UInt64[np.ndarray, " n"], judged: Judged, of: Kind) -> Float[
         raise InputError(f"the model judged {judged.judging.of}, and the claim is of {of}")
     if judged.fault:
         raise InputError(f"{judged.fault}: its opinions say nothing")
-    places = np.array([(*numbers, -1)[:2] for _, numbers in judged.of], np.int64).reshape(-1, 2)
-    prefix = np.array([int(sample_id[:16], 16) for sample_id, _ in judged.of], np.uint64)
-    wrong = np.array([chance_wrong(each.verdict) for each in judged.of.values()])
+    said = {name: each for name, each in judged.of.items() if _SAMPLE_ID.fullmatch(name[0])}
+    places = np.array([(*numbers, -1)[:2] for _, numbers in said], np.int64).reshape(-1, 2)
+    prefix = np.array([int(sample_id[:16], 16) for sample_id, _ in said], np.uint64)
+    wrong = np.array([chance_wrong(each.verdict) for each in said.values()])
     own = _keys(prefix, places[:, 0], places[:, 1])
     order = np.argsort(own)
     at = np.searchsorted(own, key, sorter=order)
@@ -382,11 +387,7 @@ def not_proved(items: Items, record: Record, finding: Finding) -> str:
 
 
 def faults(dataset: Dataset) -> Iterator[str]:
-    """Compute a dataset's certificates again from its verdicts; a line for each that does not hold.
-
-    Raises:
-        DatasetError: a file of the dataset is damaged.
-    """
+    """Compute certificates again from their verdicts; a line for each that does not hold."""
     for said in dataset.manifest.certificates:
         try:
             with Store(dataset.path).local_copy(said.verdicts) as file:
@@ -406,7 +407,7 @@ def faults(dataset: Dataset) -> Iterator[str]:
             now = certificate(own, record, find(own, record, of_part=said.part))
             if not _same(said, now):
                 raise InputError(f"the verdicts prove that {now.claim}; it says that {said.claim}")
-        except (UserError, OSError) as error:
+        except (UserError, DatasetError, OSError) as error:
             yield f"the certificate of {said.plan.claim.of} does not hold: {first_line(error)}"
 
 

@@ -48,7 +48,7 @@ from glit.dataset.reader import Dataset
 from glit.dataset.recorded_rules import pairings_of
 from glit.dataset.row_checks import check_row_groups, row_faults
 from glit.dataset.text_checks import breaches_alone, caption_breaches, sentence_breaches
-from glit.errors import DatasetError, MissingPluginError, RecipeError, first_line
+from glit.errors import DatasetError, GlitError, MissingPluginError, RecipeError, first_line
 from glit.images import ImageError, decode, pixel_limit
 from glit.plain import as_plain
 from glit.recipes.plugins import missing
@@ -105,7 +105,14 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
         for name, path, first in repeats.found():
             yield f"{name}: {path}: the same sample as {first}"
     if manifest.certificates:
-        yield from _as_far_as_it_goes("manifest.json", faults(Dataset(output)))
+        yield from _as_far_as_it_goes("manifest.json", _check_certificates(output))
+
+
+def _check_certificates(output: str) -> Iterator[str]:
+    try:
+        yield from faults(Dataset(output))
+    except GlitError as error:
+        yield f"the certificates cannot be checked: {error}"
 
 
 def _as_far_as_it_goes(name: str, breaches: Iterator[str]) -> Iterator[str]:

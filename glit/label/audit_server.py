@@ -6,6 +6,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from glit.audit.record import (
     PARTS,
     AuditVerdict,
@@ -79,13 +81,16 @@ class AuditQuestions:
         order = self._items.population.order(
             seed=plan.claim.seed, num=max(plan.verdicts, len(self._record))
         )
-        self._asked = order.tolist()
+        self._asked: list[int] = order.tolist()
         if settle:
             disputed = self._record.agreement().disputed
             if not disputed:
                 raise InputError(f"{file}: nobody disagrees, so there is nothing to settle")
             numbers = [self._items.find(name) for name in disputed]
             self._asked = [number for number in numbers if number is not None]
+        rows = pa.array(self._items.row[self._asked])
+        ids = dataset.table(["sample_id"]).column("sample_id").take(rows).to_pylist()
+        self._ids: dict[int, str] = dict(zip(self._asked, ids, strict=True))
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -175,12 +180,7 @@ class AuditQuestions:
     def _name(self, at: int) -> Name:
         items = self._items
         numbers = (int(items.first[at]), int(items.second[at]))
-        sample_id = self._sample_id(int(items.row[at]))
-        return sample_id, numbers[: len(PARTS[items.of])]
-
-    def _sample_id(self, row: int) -> str:
-        group, place = self._dataset.locate(row)
-        return self._dataset.row_group(group, columns=["sample_id"]).value("sample_id", place)
+        return self._ids[at], numbers[: len(PARTS[items.of])]
 
     def _phrase(self, row: int, phrase: int) -> tuple[int, int, str]:
         group, place = self._dataset.locate(row)

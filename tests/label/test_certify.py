@@ -161,6 +161,10 @@ def test_verdicts_of_another_dataset_or_plan_are_refused(scenes, certified, tmp_
     glit.pair(dataset.path, other, settings=["pair.min_probability=0.9"])
     with pytest.raises(InputError, match="the verdicts are of another dataset"):
         glit.certify(other, file)
+    strange = file.read_bytes() + b'{"sample_id": "x", "sentence": 0, "region": 0, '
+    (tmp_path / "strange.jsonl").write_bytes(strange + b'"verdict": "right", "by": "ann"}\n')
+    with pytest.raises(InputError, match="x: 0 0 is none of the pairs to judge"):
+        glit.certify(dataset.path, tmp_path / "strange.jsonl")
     append(file, Said(sample_id="0" * 64, sentence=0, region=0, verdict="right", by="ann"))
     with pytest.raises(InputError, match="0 0 is none of the pairs to judge"):
         glit.certify(dataset.path, file)
