@@ -26,6 +26,7 @@ from browser import chromium
 from building import run_build
 from hypothesis import settings
 from random_dataset import DatasetShape, write_random_dataset
+from warm import warm
 
 from glit.cli import main as command_line
 from glit.models.tokenizer import TextTokenizer, tokenizer_hash
@@ -50,6 +51,7 @@ class Done(NamedTuple):
 TOGETHER = (
     "smoke/test_docs.py",
     "tools/test_demo.py",
+    "test_plugins.py",
     "executors/test_on_ray.py",
     "executors/test_kills_on_ray.py",
     "executors/test_ray_pool.py",
@@ -221,6 +223,13 @@ def make_dataset(tmp_path, tokenizer, tokenizer_identity) -> MakeDataset:
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def warm_glit():
+    """Command lines in processes of their own that import nothing anew; see :mod:`warm`."""
+    with warm() as process:
+        yield process
 
 
 @pytest.fixture(scope="session")

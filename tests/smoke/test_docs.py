@@ -12,7 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import pytest
 import typer
 from PIL import Image
 from small_hub import TOKEN, small_hub
-from warm import Warm, needs_a_shell, warm
+from warm import Warm, needs_a_shell
 
 from glit.cli import options
 from glit.cli.main import app
@@ -145,10 +145,9 @@ def test_the_readme_names_the_two_commands_and_the_makefile_has_them():
     assert re.search(r"^test:", makefile, re.MULTILINE)
 
 
-@pytest.fixture(scope="module")
-def glit() -> Iterator[Warm]:
-    with warm() as process:
-        yield process
+@pytest.fixture
+def glit(warm_glit) -> Warm:
+    return warm_glit
 
 
 def run_page(page: Path, folder: Path, glit: Warm, hub: Mapping[str, str] | None = None) -> None:
@@ -178,11 +177,7 @@ def run_page(page: Path, folder: Path, glit: Warm, hub: Mapping[str, str] | None
 
 
 def run_glit_line(glit: Warm, line: str, folder: Path) -> None:
-    output = folder / "output-of-a-line"
-    code = glit.run(shlex.split(line)[1:], folder, output)
-    said = output.read_text(encoding="utf-8")
-    output.unlink()
-    assert code == 0, f"{line}\n{said[-3000:]}"
+    glit.said(shlex.split(line)[1:], folder)
 
 
 def run(command: list[str], folder: Path, further: Mapping[str, str] | None = None) -> None:
