@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -78,26 +75,6 @@ def test_a_server_writes_both_by_their_prompts(images, tmp_path):
             {"kind": "long", "text": row.caption.text, "source": "endpoint"},
             {"kind": "short", "text": "A wall.", "source": "endpoint"},
         ]
-
-
-@pytest.mark.engine
-def test_vllm_writes_what_transformers_writes(images, tmp_path):
-    settings = ["--set", KINDS, "--set", "propose.backend=grid", "--set", "caption.max_tokens=60"]
-    quiet = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-    finished = subprocess.run(
-        [
-            sys.executable, "-m", "glit", "build", images, "-o", tmp_path / "out", "-r", "mini",
-            "--executor", "local", "--set", "caption.backend=vllm", *settings,
-        ],
-        env={**os.environ, **quiet}, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
-    assert finished.returncode == 0, finished.stderr[-2000:]
-    run_build(images, tmp_path / "same", overrides=[KINDS, "caption.max_tokens=60"])
-    vllm, same = (
-        [[each["text"] for each in row.extra["captions"]] for row in Dataset(tmp_path / name)]
-        for name in ("out", "same")
-    )
-    assert vllm == same and {len(each) for each in vllm} == {2}
 
 
 def test_the_same_model_with_another_prompt(images):
