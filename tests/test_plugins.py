@@ -265,9 +265,7 @@ def _learn(glit, folder: Path, site: Path) -> None:
     words = [word for each in settings for word in ("--set", each)]
     train = ["train", "one", "-o", "run", "--objective", "long+first", "-r", "mini"]
     glit(*train, *words, "--set", "train.epochs=1", site=site)
-    glit(
-        "train", "one", "-o", "run", "--resume", "--set", "train.epochs=2", site=site
-    )
+    glit("train", "one", "-o", "run", "--resume", "--set", "train.epochs=2", site=site)
     lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
     assert "loss_first" in json.loads(lines[0])
     said = glit("train", "one", "-o", "run", "--resume", code=2)

@@ -113,7 +113,10 @@ def serve() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         child = start(
-            asked["words"], Path(asked["folder"]), Path(asked["output"]), before=partial(_set, asked)
+            asked["words"],
+            Path(asked["folder"]),
+            Path(asked["output"]),
+            before=partial(_set, asked),
         )
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)

@@ -245,6 +245,7 @@ def test_verify_counts_additions(added, tmp_path):
     assert breaches([]) == ["manifest.json: data files of 1 additions that it does not tell of"]
 
 
+@pytest.mark.slow
 def test_at_an_address(scenes, s3, tmp_path):
     put(scenes, tmp_path / "in", *OLD)
     images = Store(s3.url("adding"))

@@ -152,7 +152,7 @@ def glit(warm_glit) -> Warm:
 
 def run_page(page: Path, folder: Path, glit: Warm, hub: Mapping[str, str] | None = None) -> None:
     """Its shell lines one by one, Python blocks that follow one another as one script; lines with
-    a repository on the Hub in the environment of one."""
+    a repository on the Hub in the environment of one. Fewer scenes are drawn than a reader has."""
     script: list[str] = []
     for kind, block in [*FENCED.findall(page.read_text(encoding="utf-8")), ("sh", "")]:
         if kind == "python":
@@ -163,6 +163,7 @@ def run_page(page: Path, folder: Path, glit: Warm, hub: Mapping[str, str] | None
             run([sys.executable, "-W", "error::UserWarning", "-c", "\n".join(script)], folder)
             script = []
         for line in lines_of(block):
+            line = re.sub(r"^(glit scenes .*-n )(\d+)", at_most_sixteen, line)
             if re.match("glit (add|build|retry) ", line):
                 line += " --executor local"
             if "OWNER/" in line:
@@ -174,6 +175,10 @@ def run_page(page: Path, folder: Path, glit: Warm, hub: Mapping[str, str] | None
                 run_glit_line(glit, line, folder)
             else:
                 run(["sh", "-c", line.replace("glit ", f"{sys.executable} -m glit ", 1)], folder)
+
+
+def at_most_sixteen(scenes: re.Match[str]) -> str:
+    return f"{scenes[1]}{min(16, int(scenes[2]))}"
 
 
 def run_glit_line(glit: Warm, line: str, folder: Path) -> None:
