@@ -72,6 +72,7 @@ def test_a_published_checkpoint_is_told_by_its_weights_and_wants_permission(tmp_
         PROPOSERS["sam"].make(allowed, resolve(str(path)))
 
 
+@pytest.mark.slow
 def test_the_whole_of_lism_on_scenes(scenes, tmp_path):
     run_build(
         scenes / "images", tmp_path / "out", recipe="lism-mini", limit=8,

@@ -80,6 +80,7 @@ def test_nothing_new_leaves_everything_untouched(world):
     assert executor.done == {} and stamps() == before
 
 
+@pytest.mark.slow
 def test_again_and_again_with_a_limit(scenes, world, tmp_path):
     put(scenes, world / "in", *NEW)
     first = run_add(world, limit=3)

@@ -50,6 +50,7 @@ def proposed(output) -> int:
     return {each["stage"]: each for each in status(str(output))["stages"]}["propose"]["rows"]
 
 
+@pytest.mark.slow
 def test_images_without_a_caption_get_no_regions_until_they_have_one(few, looked_at, tmp_path):
     captions = some_captions(few, tmp_path / "captions.jsonl", 3)
     manifest = run_build(few / "images", tmp_path / "out", captions=captions, recipe="mini")

@@ -35,6 +35,7 @@ def images(scenes, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_model_writes_both_and_a_stopped_build_gives_the_same_bytes(images, tmp_path):
     settings = [KINDS, "ingest.chunk_size=1", "caption.max_tokens=60"]
     whole = run_build(images, tmp_path / "a", overrides=settings)
