@@ -52,6 +52,7 @@ TOGETHER = (
     "smoke/test_docs.py",
     "tools/test_demo.py",
     "test_plugins.py",
+    "test_bad_inputs.py",
     "executors/test_on_ray.py",
     "executors/test_kills_on_ray.py",
     "executors/test_ray_pool.py",
@@ -62,7 +63,7 @@ TOGETHER = (
     "tools/test_faults.py",
 )
 """Files whose tests start processes of their own (Ray, torchrun, command lines): one tester has them
-all, one after the other. Beside each other they take ten times as long."""
+all, one after the other. Beside each other they take ten times as long; and they share ``warm_glit``."""
 LONGEST = (
     *TOGETHER,
     "pipeline/test_on_s3.py",
@@ -70,6 +71,12 @@ LONGEST = (
     "pipeline/test_add_and_go_on.py",
     "pipeline/test_run.py",
     "bench/test_pairs.py",
+    "bench/test_objectives.py",
+    "bench/test_gpu.py",
+    "backends/test_tiny_captioners.py",
+    "training/test_on_pretended_cuda.py",
+    "training/test_distributed.py",
+    "test_mini_pack.py",
 )
 """Files of tests that take half a minute and more, to be begun first: a process has a whole file,
 and one that is begun last keeps all others waiting."""
