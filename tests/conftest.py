@@ -26,6 +26,7 @@ from browser import chromium
 from building import run_build
 from hypothesis import settings
 from random_dataset import DatasetShape, write_random_dataset
+from warm import warm
 
 from glit.cli import main as command_line
 from glit.models.tokenizer import TextTokenizer, tokenizer_hash
@@ -50,6 +51,8 @@ class Done(NamedTuple):
 TOGETHER = (
     "smoke/test_docs.py",
     "tools/test_demo.py",
+    "test_plugins.py",
+    "test_bad_inputs.py",
     "executors/test_on_ray.py",
     "executors/test_kills_on_ray.py",
     "executors/test_ray_pool.py",
@@ -60,7 +63,7 @@ TOGETHER = (
     "tools/test_faults.py",
 )
 """Files whose tests start processes of their own (Ray, torchrun, command lines): one tester has them
-all, one after the other. Beside each other they take ten times as long."""
+all, one after the other. Beside each other they take ten times as long; and they share ``warm_glit``."""
 LONGEST = (
     *TOGETHER,
     "pipeline/test_on_s3.py",
@@ -68,6 +71,12 @@ LONGEST = (
     "pipeline/test_add_and_go_on.py",
     "pipeline/test_run.py",
     "bench/test_pairs.py",
+    "bench/test_objectives.py",
+    "bench/test_gpu.py",
+    "backends/test_tiny_captioners.py",
+    "training/test_on_pretended_cuda.py",
+    "training/test_distributed.py",
+    "test_mini_pack.py",
 )
 """Files of tests that take half a minute and more, to be begun first: a process has a whole file,
 and one that is begun last keeps all others waiting."""
@@ -221,6 +230,13 @@ def make_dataset(tmp_path, tokenizer, tokenizer_identity) -> MakeDataset:
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def warm_glit():
+    """Command lines in processes of their own that import nothing anew; see :mod:`warm`."""
+    with warm() as process:
+        yield process
 
 
 @pytest.fixture(scope="session")

@@ -8,16 +8,12 @@ import json
 from pathlib import Path
 
 import numpy as np
-import open_clip
 import pytest
 import pyvips
 import torch
-from clip_benchmark.metrics import zeroshot_retrieval
-from open_clip.loss import ClipLoss, SigLipLoss
 from PIL import Image
 from safetensors.torch import load_file
 from torch.nn.functional import normalize
-from torchmetrics.classification import MulticlassAccuracy, MulticlassJaccardIndex
 
 from glit.clip.image_processor import read_preprocessing
 from glit.clip.kinds import open_model
@@ -45,6 +41,8 @@ def gradients(loss, *inputs: torch.Tensor) -> list[torch.Tensor]:
 
 
 def test_the_contrastive_loss_and_its_gradients_are_open_clips() -> None:
+    from open_clip.loss import ClipLoss
+
     image, text, scale = drawn(12, 0), drawn(12, 1), torch.tensor(17.3)
     found = gradients(contrastive, image, text, scale)
     wanted = gradients(ClipLoss(), image, text, scale)
@@ -52,6 +50,8 @@ def test_the_contrastive_loss_and_its_gradients_are_open_clips() -> None:
 
 
 def test_the_sigmoid_loss_and_its_gradients_are_open_clips() -> None:
+    from open_clip.loss import SigLipLoss
+
     inputs = drawn(12, 0), drawn(12, 1), torch.tensor(17.3), torch.tensor(-9.1)
     found = gradients(sigmoid_loss, *inputs)
     wanted = gradients(SigLipLoss(), *inputs)
@@ -61,6 +61,8 @@ def test_the_sigmoid_loss_and_its_gradients_are_open_clips() -> None:
 @torch.no_grad()
 def test_a_zero_shot_classifier_is_open_clips(tmp_path) -> None:
     """The same folder, opened by both; templates averaged as open_clip does."""
+    import open_clip
+
     config = json.loads((OPEN_CLIP / "open_clip_config.json").read_text())["model_cfg"]
     theirs = open_clip.model.CLIP(**config).eval()
     theirs.load_state_dict(load_file(OPEN_CLIP / "open_clip_model.safetensors"), strict=False)
@@ -86,6 +88,8 @@ def test_a_zero_shot_classifier_is_open_clips(tmp_path) -> None:
 
 @pytest.mark.parametrize("mode", ["shortest", "squash"])
 def test_images_are_prepared_as_open_clip_prepares_them(tmp_path, mode) -> None:
+    import open_clip
+
     values = json.loads((OPEN_CLIP / "open_clip_config.json").read_text())
     values["preprocess_cfg"] = {
         "mean": [0.5, 0.4, 0.3],
@@ -116,6 +120,8 @@ class Given:
 
 
 def test_recall_with_several_captions_an_image_is_clip_benchmarks() -> None:
+    from clip_benchmark.metrics import zeroshot_retrieval
+
     num_images, per_image = 30, 3
     image = drawn(num_images, 2)
     text = normalize(image.repeat_interleave(per_image, 0) + 2.5 * drawn(90, 3), dim=-1)
@@ -144,6 +150,8 @@ def test_recall_with_several_captions_an_image_is_clip_benchmarks() -> None:
 
 
 def test_mean_iou_is_torchmetrics() -> None:
+    from torchmetrics.classification import MulticlassAccuracy, MulticlassJaccardIndex
+
     rng = np.random.default_rng(5)
     truth, found = rng.integers(0, 6, (2, 40, 50))
     truth[rng.random(truth.shape) < 0.2] = IGNORED

@@ -197,20 +197,27 @@ def installed(tmp_path_factory) -> Path:
     return target
 
 
-def glit(*words: str, folder: Path, site: Path | None = None, code: int = 0) -> str:
+@pytest.fixture
+def glit(warm_glit, tmp_path):
+    """``glit(*words)`` is what a command line says; with the package, unless it is away."""
+
+    def run(*words: str, site: Path | None = None, code: int = 0) -> str:
+        return warm_glit.said(words, tmp_path, code=code, paths=[site] if site else [])
+
+    return run
+
+
+def on_ray(*words: str, folder: Path, site: Path) -> None:
+    """A command line in a new process: Ray's workers find the package as it does."""
     environment = {key: value for key, value in os.environ.items() if key != VARIABLE}
-    if site is not None:
-        environment["PYTHONPATH"] = os.pathsep.join([str(site), environment.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-m", "glit", *words], cwd=folder, env=environment, text=True,
-        capture_output=True,
-    )  # fmt: skip
-    assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout + done.stderr
+    environment["PYTHONPATH"] = os.pathsep.join([str(site), environment.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "glit", *words, "--executor", "ray"]
+    done = subprocess.run(command, cwd=folder, env=environment, text=True, capture_output=True)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
 @pytest.mark.slow
-def test_the_package_of_the_docs_from_end_to_end(installed, scenes, tmp_path):
+def test_the_package_of_the_docs_from_end_to_end(installed, scenes, tmp_path, glit):
     """Every part, from the command line; then the dataset where the package is not."""
     shutil.copytree(scenes / "images", tmp_path / "images")
     settings = [
@@ -218,9 +225,9 @@ def test_the_package_of_the_docs_from_end_to_end(installed, scenes, tmp_path):
         "propose.backend=stripes", f"score.model={tiny_clip()}",
     ]  # fmt: skip
     words = [word for each in settings for word in ("--set", each)]
-    build = ["build", "images", "-r", "mini", *words, "--executor"]
-    glit(*build, "local", "-o", "one", folder=tmp_path, site=installed)
-    glit(*build, "ray", "-o", "two", folder=tmp_path, site=installed)
+    build = ["build", "images", "-r", "mini", *words]
+    glit(*build, "--executor", "local", "-o", "one", site=installed)
+    on_ray(*build, "-o", "two", folder=tmp_path, site=installed)
     data = [sorted((tmp_path / each / "data").iterdir()) for each in ("one", "two")]
     assert [a.read_bytes() for a in data[0]] == [b.read_bytes() for b in data[1]]
     manifest = json.loads((tmp_path / "one" / "manifest.json").read_text())
@@ -231,50 +238,48 @@ def test_the_package_of_the_docs_from_end_to_end(installed, scenes, tmp_path):
     for name in ("README.md", "croissant.json"):
         assert "glit_example (glit-example 1.0.0)" in (tmp_path / "one" / name).read_text()
     assert '"light"' in (tmp_path / "one" / "croissant.json").read_text()
-    assert "light" in glit("status", "one", folder=tmp_path, site=installed)
-    glit("verify", "one", folder=tmp_path, site=installed)
+    assert "light" in glit("status", "one", site=installed)
+    glit("verify", "one", site=installed)
     glit(
         "retry", "one", "--stage", "light", "--set", "light.least=0", "--executor", "local",
-        folder=tmp_path, site=installed,
+        site=installed,
     )  # fmt: skip
     retried = json.loads((tmp_path / "one" / "manifest.json").read_text())
     assert retried["counts"]["dropped"] == 0 and retried["counts"]["shipped"] == 24
-    glit("verify", "one", folder=tmp_path, site=installed)
-    glit("export", "one", "--to", "csv", "-o", "csv", folder=tmp_path, site=installed)
+    glit("verify", "one", site=installed)
+    glit("export", "one", "--to", "csv", "-o", "csv", site=installed)
     assert "A bright picture." in (tmp_path / "csv" / "pairs.csv").read_text()
     names = sorted(path.name for path in (tmp_path / "images").iterdir())
     (tmp_path / "captions.txt").write_text("".join(f"{name}\tA scene.\n" for name in names))
     glit(
         "import", "captions.txt", "--format", "captions-txt", "--images", "images", "-o",
-        "c.jsonl", folder=tmp_path, site=installed,
+        "c.jsonl", site=installed,
     )  # fmt: skip
     assert len((tmp_path / "c.jsonl").read_text().splitlines()) == 24
-    _learn(tmp_path, installed)
-    _without_it(tmp_path)
+    _learn(glit, tmp_path, installed)
+    _without_it(glit, tmp_path)
 
 
-def _learn(folder: Path, site: Path) -> None:
+def _learn(glit, folder: Path, site: Path) -> None:
     settings = ["train.batch_size=8", f"train.model={tiny_clip()}", "train.lambda_first=0.5"]
     words = [word for each in settings for word in ("--set", each)]
     train = ["train", "one", "-o", "run", "--objective", "long+first", "-r", "mini"]
-    glit(*train, *words, "--set", "train.epochs=1", folder=folder, site=site)
-    glit(
-        "train", "one", "-o", "run", "--resume", "--set", "train.epochs=2", folder=folder, site=site
-    )
+    glit(*train, *words, "--set", "train.epochs=1", site=site)
+    glit("train", "one", "-o", "run", "--resume", "--set", "train.epochs=2", site=site)
     lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
     assert "loss_first" in json.loads(lines[0])
-    said = glit("train", "one", "-o", "run", "--resume", folder=folder, code=2)
+    said = glit("train", "one", "-o", "run", "--resume", code=2)
     assert "the run run was made with the plugin glit_example of glit-example 1.0.0" in said
-    assert "cosine" in glit("eval", "words", str(tiny_clip()), "one", folder=folder, site=site)
+    assert "cosine" in glit("eval", "words", str(tiny_clip()), "one", site=site)
 
 
-def _without_it(folder: Path) -> None:
-    said = glit("verify", "one", folder=folder)
+def _without_it(glit, folder: Path) -> None:
+    said = glit("verify", "one")
     assert "the plugin glit_example of glit-example 1.0.0" in said and "24 samples" in said
-    glit("view", "one", "-o", "report.html", folder=folder)
+    glit("view", "one", "-o", "report.html")
     assert "glit-example" in (folder / "report.html").read_text()
-    glit("export", "one", "--to", "coco", "-o", "coco", folder=folder)
-    assert "24" in glit("query", "one", "SELECT count(light) FROM samples", folder=folder)
+    glit("export", "one", "--to", "coco", "-o", "coco")
+    assert "24" in glit("query", "one", "SELECT count(light) FROM samples")
     for command in (["retry", "one"], ["add", "one"]):
-        said = glit(*command, "--executor", "local", folder=folder, code=2)
+        said = glit(*command, "--executor", "local", code=2)
         assert "the plugin glit_example of glit-example 1.0.0, which is not loaded here" in said

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import torch
 from random_dataset import WORDS
-from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel, SiglipProcessor
-from transformers import SiglipTokenizer as TheirTokenizer
 
 CONTEXT = 24
 
@@ -16,6 +14,8 @@ CONTEXT = 24
 def write_siglip(made: Path) -> Path:
     """A SiglipModel with 32-pixel images, 24 text positions and a tokenizer of its kind."""
     import sentencepiece
+    from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel, SiglipProcessor
+    from transformers import SiglipTokenizer as TheirTokenizer
 
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

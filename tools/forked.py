@@ -1,7 +1,7 @@
 """Command lines of glit in forked processes, which need not import anything anew.
 
 ``python -m tools.forked`` answers lines of JSON, each ``{"words", "folder", "output"}``, with exit
-codes.
+codes; ``environment`` and ``paths`` are variables and folders of packages for that line alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import glit
 
@@ -99,12 +101,23 @@ def _become(
         os._exit(code)
 
 
+def _set(asked: dict[str, Any]) -> None:
+    """What one line alone finds otherwise than the others."""
+    os.environ.update(asked.get("environment", {}))
+    sys.path[:0] = asked.get("paths", [])
+
+
 def serve() -> None:
     """Run one command line after the other, as they are asked for."""
     warm_up()
     for line in sys.stdin:
         asked = json.loads(line)
-        child = start(asked["words"], Path(asked["folder"]), Path(asked["output"]))
+        child = start(
+            asked["words"],
+            Path(asked["folder"]),
+            Path(asked["output"]),
+            before=partial(_set, asked),
+        )
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
 

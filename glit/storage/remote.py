@@ -226,8 +226,12 @@ def remove_remote(fs: Any, path: str) -> None:
 _GLOB = frozenset("*?[")
 
 
+_SMALL = 1 << 16
+"""Bytes of a file that is fetched whole: a request takes longer than they do."""
+
+
 class RangeFile(io.RawIOBase):
-    """A file that sends one range request per read and none ahead.
+    """A file that sends one range request per read and none ahead; a small one, one in all.
 
     Args:
         fetch: the bytes from a start up to an end.
@@ -239,6 +243,7 @@ class RangeFile(io.RawIOBase):
         self._fetch = fetch
         self._size = size
         self._at = 0
+        self._whole: bytes | None = None
 
     def readable(self) -> bool:
         return True
@@ -256,9 +261,16 @@ class RangeFile(io.RawIOBase):
 
     def read(self, size: int | None = -1) -> bytes:
         end = self._size if size is None or size < 0 else min(self._size, self._at + size)
-        data = self._fetch(self._at, end) if end > self._at else b""
+        data = self._part(self._at, end) if end > self._at else b""
         self._at += len(data)
         return data
+
+    def _part(self, start: int, end: int) -> bytes:
+        if self._size > _SMALL:
+            return self._fetch(start, end)
+        if self._whole is None:
+            self._whole = self._fetch(0, self._size)
+        return self._whole[start:end]
 
     def readinto(self, buffer: Any) -> int:
         data = self.read(len(buffer))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from process_settings import tf32_settings
-from segment_anything import SamAutomaticMaskGenerator
 
 from glit.backends.sam import automatic
 from glit.backends.sam.automatic import _IMAGES_PER_BATCH, _PIXELS_PER_BATCH, AutomaticMasks
@@ -55,6 +54,8 @@ def pictures(scenes):
 @pytest.fixture(scope="module")
 def published(segmenter, pictures):
     """What segment-anything answers, made comparable."""
+    from segment_anything import SamAutomaticMaskGenerator
+
     model, thresholds = segmenter
     generator = SamAutomaticMaskGenerator(
         model,

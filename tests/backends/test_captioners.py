@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import socket
 import subprocess
@@ -14,16 +15,20 @@ import httpx
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from building import run_build, tiny_clip
 from chat_server import Server, ok
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import RawCaption
 from glit.data.records import DropError
+from glit.dataset.reader import Dataset
 from glit.errors import RunError, UserError
 from glit.images import decode
 from glit.models.weights import resolve
 from glit.recipes.resources import mini_model
 from glit.stages.caption import CaptionConfig
+
+KINDS = 'caption.kinds=["long","short"]'
 
 
 @pytest.fixture(scope="module")
@@ -162,23 +167,62 @@ def vllm_environment() -> dict[str, str]:
     return {**os.environ, **quiet}
 
 
-@pytest.mark.engine
-def test_vllm_in_process_captions_scenes_as_transformers_does(scenes, answers, tmp_path):
-    out = tmp_path / "out"
+LINES = """
+import gc, json, sys
+from glit.cli.main import main
+
+for words in json.load(sys.stdin):
+    sys.argv = ["glit", *words]
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            raise
+    gc.collect()  # the next engine starts a group of processes of its own
+"""
+
+
+@pytest.fixture(scope="module")
+def by_vllm(scenes, tmp_path_factory) -> Path:
+    """Datasets with captions of one kind and of two, by one process that has imported vLLM."""
+    folder = tmp_path_factory.mktemp("vllm")
+    build = [
+        "build", scenes / "images", "-r", "mini", "--executor", "local",
+        "--set", "propose.backend=grid", "--set", f"score.model={tiny_clip()}",
+        "--set", "caption.backend=vllm",
+    ]  # fmt: skip
+    two = ["--set", KINDS, "--set", "caption.max_tokens=60"]
+    lines = [
+        [*build, "-o", folder / "one", "--limit", "8"],
+        [*build, "-o", folder / "two", "--limit", "4", *two],
+    ]
     finished = subprocess.run(
-        [
-            sys.executable, "-m", "glit", "build", scenes / "images", "-o", out, "-r", "mini",
-            "--limit", "8", "--executor", "local", "--set", "caption.backend=vllm",
-        ],
+        [sys.executable, "-c", LINES], input=json.dumps([list(map(str, line)) for line in lines]),
         env=vllm_environment(), capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stderr[-2000:]
-    rows = pq.read_table(out / "data").to_pylist()
+    return folder
+
+
+@pytest.mark.engine
+def test_vllm_in_process_captions_scenes_as_transformers_does(by_vllm, answers):
+    rows = pq.read_table(by_vllm / "one" / "data").to_pylist()
     assert {row["caption_source"]["kind"] for row in rows} == {"vllm"}
     assert [row["caption"] for row in rows] == [answer.text.strip() for answer in answers]
     for row, answer in zip(rows, answers, strict=True):
         lowest = min(token.logprob for token in answer.tokens)
         assert min(s["min_logprob"] for s in row["sentences"]) == pytest.approx(lowest, abs=0.01)
+
+
+@pytest.mark.engine
+def test_vllm_writes_what_transformers_writes_of_two_kinds(by_vllm, scenes, tmp_path):
+    overrides = [KINDS, "caption.max_tokens=60"]
+    run_build(scenes / "images", tmp_path / "same", limit=4, overrides=overrides)
+    vllm, same = (
+        [[each["text"] for each in row.extra["captions"]] for row in Dataset(folder)]
+        for folder in (by_vllm / "two", tmp_path / "same")
+    )
+    assert vllm == same and {len(each) for each in vllm} == {2} and len(vllm) == 4
 
 
 @pytest.mark.engine

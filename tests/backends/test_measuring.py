@@ -16,6 +16,7 @@ from glit.runtime import verified_paths as fast_path
 from glit.runtime.verified_paths import FastPathWarning
 
 
+@pytest.mark.slow
 def test_by_tritons_interpreter_it_measures_what_full_masks_hold(scenes):
     pytest.importorskip("triton", reason="torch brings it on Linux alone")
     script = Path(__file__).with_name("interpreted_measuring.py")

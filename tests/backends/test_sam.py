@@ -43,6 +43,7 @@ def test_regions_are_masks_whose_own_area_keeps_to_the_limits(pictures):
         assert scores == sorted(scores, reverse=True)
 
 
+@pytest.mark.slow
 def test_large_images_are_shrunk_and_their_boxes_come_back_in_original_pixels(detector, pictures):
     assert shrink_large(np.zeros((3000, 4000, 3), np.uint8)).shape == (3000, 4000, 3)
     assert shrink_large(np.zeros((3001, 100, 3), np.uint8)).shape[0] == 1536
@@ -55,6 +56,7 @@ def test_large_images_are_shrunk_and_their_boxes_come_back_in_original_pixels(de
     assert overlap.max() > 0.8
 
 
+@pytest.mark.slow
 def test_a_published_checkpoint_is_told_by_its_weights_and_wants_permission(tmp_path):
     torch.manual_seed(0)
     path = tmp_path / "sam_vit_b.pth"
@@ -70,6 +72,7 @@ def test_a_published_checkpoint_is_told_by_its_weights_and_wants_permission(tmp_
         PROPOSERS["sam"].make(allowed, resolve(str(path)))
 
 
+@pytest.mark.slow
 def test_the_whole_of_lism_on_scenes(scenes, tmp_path):
     run_build(
         scenes / "images", tmp_path / "out", recipe="lism-mini", limit=8,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -17,6 +18,7 @@ from glit.bench.gpu import run
 from glit.bench.gpu.bench import SCALES, Bench, row
 from glit.bench.gpu.run import PARTS, page, run_part
 from glit.bench.harness import Ended, note, record, recorded
+from glit.cli import main as command_line
 from glit.executors.process import borrowed_process
 from glit.runtime.tables import markdown, show
 
@@ -24,6 +26,7 @@ TINY = SCALES["tiny"]
 NUM_ROWS = {"models": 9, "training": 4}
 
 
+@pytest.mark.slow
 def test_training_runs_in_small(tmp_path) -> None:
     with borrowed_process():
         run_part("training", "tiny", "cpu", str(tmp_path / "part.json"))
@@ -36,6 +39,7 @@ def check_rows(rows: list[dict[str, Any]], part: str) -> None:
     assert any(row["limit"] for row in rows)
 
 
+@pytest.mark.slow
 def test_models_on_a_pretended_gpu(tmp_path) -> None:
     """Nothing lies on the wrong device, and the precisions are a GPU's."""
     with pretend_cuda(), borrowed_process():
@@ -61,12 +65,16 @@ def test_the_time_is_at_most_nine_minutes() -> None:
 
 @pytest.fixture(scope="module")
 def with_failures(tmp_path_factory):
-    """A part that is no module, one that hangs, one that does its work."""
+    """The command with a part that is no module, one that hangs, one that does its work."""
     folder = tmp_path_factory.mktemp("gpu")
-    said: list[str] = []
-    parts = {"no_such_part": 60, "training": 0.2, "models": 240}
-    report = run.run(folder, device="cpu", scale="tiny", progress=said.append, parts=parts)
-    return report, folder, said
+    words = ["glit", "bench", "gpu", "-o", str(folder), "--device", "cpu", "--tiny"]
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
+        patch.setattr(run, "PARTS", {"no_such_part": 60, "training": 0.2, "models": 240})
+        patch.setattr("sys.argv", words)
+        with contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
+            command_line.main()
+    return json.loads((folder / "gpu.json").read_text()), folder, said.getvalue()
 
 
 @pytest.mark.slow
@@ -77,7 +85,7 @@ def test_a_part_that_fails_says_why_and_the_others_go_on(with_failures) -> None:
     assert slow["failure"].endswith(" s, its time")
     assert models["failure"] == ""
     check_rows(models["rows"], "models")
-    assert any(line.startswith("no_such_part: exit code 1") for line in said)
+    assert any(line.startswith("no_such_part: exit code 1") for line in said.splitlines())
 
 
 @pytest.mark.slow
@@ -111,10 +119,13 @@ def test_figures_of_a_part_that_dies_are_kept(tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command(run_glit, tmp_path, monkeypatch) -> None:
+def test_the_command_leaves_its_files(with_failures) -> None:
+    _, folder, _ = with_failures
+    logs = ["models.log", "no_such_part.log", "training.log"]
+    assert sorted(os.listdir(folder)) == sorted(["gpu.json", "gpu.md", "models.json", *logs])
+
+
+def test_the_command_wants_a_gpu(run_glit, tmp_path) -> None:
     refused = run_glit("bench", "gpu", "-o", tmp_path, "--device", "cpu")
     assert refused.code == 2 and "no GPU; add --tiny" in refused.errors
-    monkeypatch.setattr(run, "PARTS", {"models": 240})
-    done = run_glit("bench", "gpu", "-o", tmp_path, "--device", "cpu", "--tiny")
-    assert done.code == 0
-    assert sorted(os.listdir(tmp_path)) == ["gpu.json", "gpu.md", "models.json", "models.log"]
+    assert not os.listdir(tmp_path)

@@ -28,6 +28,7 @@ def grown(scenes, tmp_path, run_glit):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_what_is_added_is_told(grown, run_glit):
     out = grown / "out"
     done = run_glit("add", out, "--executor", "local", "--quiet", "--limit", 1)

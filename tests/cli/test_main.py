@@ -99,6 +99,7 @@ def test_a_command_that_does_not_exist(run_glit):
     assert done.code == 2 and "No such command 'biuld'" in done.errors
 
 
+@pytest.mark.slow
 def test_a_key_without_effect_is_one_plain_line_before_the_result(tmp_path):
     words = ["eval", "retrieval", "mini-clip", str(tmp_path), "--set", "evaluate.window=2"]
     done = subprocess.run([sys.executable, "-m", "glit", *words], capture_output=True, text=True)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from glit import open_dataset
 
 
+@pytest.mark.slow
 def test_another_rule_over_a_finished_dataset(built, tmp_path, run_glit):
     out = tmp_path / "lism"
     done = run_glit("pair", built, "-o", out, "--set", "pair.rule=lism")

@@ -66,6 +66,7 @@ def test_what_a_file_holds_does_not_reach_the_terminal_as_it_is(run_glit, tmp_pa
     assert all(c.isprintable() or c == "\n" for c in done.output)
 
 
+@pytest.mark.slow
 def test_without_torch_the_list_says_what_to_install():
     """In a process where no package of the extra `models` can be imported."""
     code = (

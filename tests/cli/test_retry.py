@@ -44,6 +44,7 @@ def test_what_comes_back_is_counted(with_a_drop, tmp_path, run_glit):
     }
 
 
+@pytest.mark.slow
 def test_a_setting_holds_for_what_is_tried_again_and_is_told(scenes, tmp_path, run_glit):
     """A picture too large for one setting is let in by another, with the bytes of a build that had
     let it in at once."""

@@ -264,6 +264,7 @@ def test_the_manifest_and_the_card_tell_where_corrections_are_from(small, tmp_pa
     assert told.warnings == ()
 
 
+@pytest.mark.slow
 def test_a_corrected_dataset_is_corrected_paired_selected_and_merged(small, tmp_path):
     drawn = len(small[3].regions)
     first, _ = applied(small, tmp_path, {3: State(boxes={drawn: NEW}, pairs={0: drawn})})

@@ -80,6 +80,7 @@ def test_the_hub_gets_the_folders_bytes_once(hub, licensed, run_glit):
     assert len(there.commits) == 1
 
 
+@pytest.mark.slow
 def test_a_dataset_is_read_on_the_hub(hub, licensed, run_glit, tmp_path):
     glit.push(licensed, NAME, private=True)
     assert hub.repositories[NAME].private is True

@@ -165,6 +165,7 @@ PLACES = (
 )
 
 
+@pytest.mark.slow
 def test_what_writes_is_refused_wherever_it_stands(built_copy, tmp_path):
     """DuckDB calls a statement a SELECT even if it overwrites a file on the way."""
     data = next((built_copy / "data").iterdir())

@@ -43,6 +43,7 @@ def hidden(monkeypatch):
     return hide
 
 
+@pytest.mark.slow
 def test_a_build_that_would_work_is_timed_and_nothing_is_left_behind(scenes, tmp_path, monkeypatch):
     """The docs run it in a process of its own."""
     monkeypatch.setattr(pace, "_run", lambda words: pilot.main(*words[:3], words[3:]))

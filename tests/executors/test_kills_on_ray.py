@@ -41,7 +41,7 @@ def start(scenes, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_killed_command_is_finished_by_itself(start, tmp_path, command):
+def test_a_killed_command_is_finished_by_itself(start, tmp_path, command, warm_glit):
     folder, more = start
     words, at_work, written = COMMANDS[command]
     here = folder / "images"  # what both work on, one after the other
@@ -57,8 +57,7 @@ def test_a_killed_command_is_finished_by_itself(start, tmp_path, command):
     def line(*options):
         return [sys.executable, "-m", "glit", *words, *options]
 
-    done = subprocess.run(line(*local), cwd=whole, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    warm_glit.said([*words, *local], whole)
     before = set((parted / "out").glob(at_work))
     with subprocess.Popen(
         line(*ray), cwd=parted, env=environment, stdout=subprocess.DEVNULL,

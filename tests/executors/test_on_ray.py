@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from building import data_bytes, run_build
+from building import data_bytes, run_build, tiny
 
 from glit.dataset.verify import verify
 from glit.errors import GlitError, RunError
@@ -288,11 +288,12 @@ def test_an_image_that_segfaults_is_dropped_and_the_rest_is_shipped(
 
 
 @pytest.mark.engine
-def test_kill_dash_nine_of_the_driver(scenes, built_by_mini, tmp_path):
+def test_kill_dash_nine_of_the_driver(scenes, built, tmp_path):
     out = tmp_path / "out"
     arguments = [
         sys.executable, "-m", "glit", "build", scenes / "images", "-o", out, "-r", "mini",
         "--captions", scenes / "captions.jsonl",
+        *(word for override in tiny() for word in ("--set", override)),
     ]  # fmt: skip
     environment = {**os.environ, "RAY_ADDRESS": ""}
     process = subprocess.Popen(
@@ -306,7 +307,7 @@ def test_kill_dash_nine_of_the_driver(scenes, built_by_mini, tmp_path):
     assert not (out / "manifest.json").exists()
     finished = subprocess.run(arguments, env=environment, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
-    assert data_bytes(out) == data_bytes(built_by_mini)
+    assert data_bytes(out) == data_bytes(built)
 
 
 @pytest.mark.parametrize(

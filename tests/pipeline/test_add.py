@@ -80,6 +80,7 @@ def test_nothing_new_leaves_everything_untouched(world):
     assert executor.done == {} and stamps() == before
 
 
+@pytest.mark.slow
 def test_again_and_again_with_a_limit(scenes, world, tmp_path):
     put(scenes, world / "in", *NEW)
     first = run_add(world, limit=3)
@@ -245,6 +246,7 @@ def test_verify_counts_additions(added, tmp_path):
     assert breaches([]) == ["manifest.json: data files of 1 additions that it does not tell of"]
 
 
+@pytest.mark.slow
 def test_at_an_address(scenes, s3, tmp_path):
     put(scenes, tmp_path / "in", *OLD)
     images = Store(s3.url("adding"))

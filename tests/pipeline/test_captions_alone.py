@@ -202,6 +202,7 @@ def test_regions_of_a_file_are_refused(scenes, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_merged_with_others_each_row_keeps_what_it_has(scenes, alone, tmp_path):
     words = {"captions": scenes / "captions.jsonl", "limit": 4}
     run_build(scenes / "images", tmp_path / "with", recipe="mini", **words)

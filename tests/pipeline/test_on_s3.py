@@ -94,6 +94,7 @@ def test_a_dataset_there_is_read_and_queried_in_place(here, built_there, s3):
         query(built_there, f"SELECT * FROM read_parquet('{built_there}/work/listing.parquet')")
 
 
+@pytest.mark.slow
 def test_a_part_of_a_dataset_there_is_that_of_one_here(here, built_there, s3, tmp_path):
     for name, dataset in (("here", here), ("there", built_there)):
         for part in glit.split(dataset, tmp_path / name, {"a": 0.5, "b": 0.5}).values():
@@ -260,6 +261,7 @@ def test_of_a_store_that_falls_silent_nothing_more_is_asked(there, s3, monkeypat
     assert all("/split-" in path or "lock" in path for path in at_the_end), at_the_end
 
 
+@pytest.mark.slow
 def test_an_expired_key_drops_no_image(there, s3):
     output = s3.url("expired")
     with (
@@ -277,6 +279,7 @@ def test_an_expired_key_drops_no_image(there, s3):
     assert (after.counts.shipped, after.counts.drops) == (NUM, {})
 
 
+@pytest.mark.slow
 def test_captions_there(scenes, few, there, s3, tmp_path):
     Store(s3.url("")).write("texts/captions.jsonl", (scenes / "captions.jsonl").read_bytes())
     rows = [json.loads(line) for line in (scenes / "captions.jsonl").read_text().splitlines()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from building import Counting, counts, data_bytes, quiet, run_build
@@ -28,8 +29,19 @@ def looked_at(monkeypatch) -> list[str]:
     return found
 
 
-def some_captions(scenes, path, number: int):
-    lines = (scenes / "captions.jsonl").read_text().splitlines(keepends=True)
+@pytest.fixture(scope="module")
+def few(scenes, tmp_path_factory):
+    """Eight of the scenes, and the captions of all."""
+    folder = tmp_path_factory.mktemp("few")
+    (folder / "images").mkdir()
+    for path in sorted((scenes / "images").iterdir())[:8]:
+        shutil.copy(path, folder / "images")
+    shutil.copy(scenes / "captions.jsonl", folder)
+    return folder
+
+
+def some_captions(few, path, number: int):
+    lines = (few / "captions.jsonl").read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:number]))
     return path
 
@@ -38,51 +50,52 @@ def proposed(output) -> int:
     return {each["stage"]: each for each in status(str(output))["stages"]}["propose"]["rows"]
 
 
-def test_images_without_a_caption_get_no_regions_until_they_have_one(scenes, looked_at, tmp_path):
-    captions = some_captions(scenes, tmp_path / "captions.jsonl", 10)
-    manifest = run_build(scenes / "images", tmp_path / "out", captions=captions, recipe="mini")
-    assert counts(manifest) == (24, 10, 14, 0)
-    assert len(looked_at) == 10 == proposed(tmp_path / "out")
-    some_captions(scenes, captions, 24)
+@pytest.mark.slow
+def test_images_without_a_caption_get_no_regions_until_they_have_one(few, looked_at, tmp_path):
+    captions = some_captions(few, tmp_path / "captions.jsonl", 3)
+    manifest = run_build(few / "images", tmp_path / "out", captions=captions, recipe="mini")
+    assert counts(manifest) == (8, 3, 5, 0)
+    assert len(looked_at) == 3 == proposed(tmp_path / "out")
+    some_captions(few, captions, 8)
     again = run_build(
-        scenes / "images", tmp_path / "out", captions=captions, replace=True, recipe="mini"
+        few / "images", tmp_path / "out", captions=captions, replace=True, recipe="mini"
     )
-    assert counts(again) == (24, 24, 0, 0)
-    assert len(looked_at) == 24 and len(set(looked_at)) == 24  # none twice
+    assert counts(again) == (8, 8, 0, 0)
+    assert len(looked_at) == 8 and len(set(looked_at)) == 8  # none twice
     assert list(verify(str(tmp_path / "out"))) == []
-    run_build(scenes / "images", tmp_path / "whole", captions=captions, recipe="mini")
+    run_build(few / "images", tmp_path / "whole", captions=captions, recipe="mini")
     assert data_bytes(tmp_path / "whole") == data_bytes(tmp_path / "out")
-    some_captions(scenes, captions, 10)
-    run_build(scenes / "images", tmp_path / "out", captions=captions, replace=True, recipe="mini")
-    assert len(looked_at) == 48  # those of the second dataset alone
+    some_captions(few, captions, 3)
+    run_build(few / "images", tmp_path / "out", captions=captions, replace=True, recipe="mini")
+    assert len(looked_at) == 16  # those of the second dataset alone
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stop_after", [1, 2, 3, 4, 5])
-def test_stopped_while_they_are_filled_up(scenes, tmp_path, stop_after):
-    captions = some_captions(scenes, tmp_path / "captions.jsonl", 10)
-    run_build(scenes / "images", tmp_path / "out", captions=captions)
-    some_captions(scenes, captions, 24)
+def test_stopped_while_they_are_filled_up(few, tmp_path, stop_after):
+    captions = some_captions(few, tmp_path / "captions.jsonl", 3)
+    run_build(few / "images", tmp_path / "out", captions=captions)
+    some_captions(few, captions, 8)
     with pytest.raises(KeyboardInterrupt):
-        run_build(scenes / "images", tmp_path / "out", captions=captions, replace=True,
+        run_build(few / "images", tmp_path / "out", captions=captions, replace=True,
                   executor=Counting(stop_after))  # fmt: skip
-    run_build(scenes / "images", tmp_path / "out", captions=captions, replace=True)
-    run_build(scenes / "images", tmp_path / "whole", captions=captions)
+    run_build(few / "images", tmp_path / "out", captions=captions, replace=True)
+    run_build(few / "images", tmp_path / "whole", captions=captions)
     assert data_bytes(tmp_path / "whole") == data_bytes(tmp_path / "out")
 
 
-def test_tables_of_all_images_from_before_are_taken(scenes, looked_at, tmp_path):
+def test_tables_of_all_images_from_before_are_taken(few, looked_at, tmp_path):
     """As an earlier glit wrote them."""
     out = tmp_path / "out"
-    captions = some_captions(scenes, tmp_path / "captions.jsonl", 24)
-    run_build(scenes / "images", out, captions=captions)
+    captions = some_captions(few, tmp_path / "captions.jsonl", 8)
+    run_build(few / "images", out, captions=captions)
     [folder] = (out / "work").glob("propose-*")
     for path in folder.iterdir():
         path.rename(path.with_name(path.name.partition("_")[0] + ".parquet"))
-    some_captions(scenes, captions, 10)
+    some_captions(few, captions, 3)
     looked_at.clear()
-    manifest = run_build(scenes / "images", out, captions=captions, replace=True)
-    assert counts(manifest) == (24, 10, 14, 0) and not looked_at
+    manifest = run_build(few / "images", out, captions=captions, replace=True)
+    assert counts(manifest) == (8, 3, 5, 0) and not looked_at
     assert list(verify(str(out))) == []
 
 

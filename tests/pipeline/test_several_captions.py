@@ -140,6 +140,7 @@ def test_one_caption_an_image_keeps_its_schema(images, tmp_path):
     assert "kinds" not in identity(load_recipe("mini").caption)
 
 
+@pytest.mark.slow
 def test_a_stopped_build_gives_the_same_bytes(images, tmp_path):
     rows = [{"path": f"{n}.png", "caption": LONG, "short_caption": f"Nr {n}."} for n in range(4)]
     file = lines(tmp_path / "c.jsonl", rows)

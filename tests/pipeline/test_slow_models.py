@@ -51,6 +51,7 @@ def stops_at(monkeypatch):
     return stop_at
 
 
+@pytest.mark.slow
 def test_a_kill_within_a_chunk_loses_what_was_not_kept(few, tmp_path, monkeypatch, stops_at):
     build = {**RECIPE, "captions": few / "captions.jsonl"}
     calls = stops_at(0)
@@ -69,6 +70,7 @@ def test_a_kill_within_a_chunk_loses_what_was_not_kept(few, tmp_path, monkeypatc
     assert not list((tmp_path / "killed" / "work").rglob("*so-far*"))
 
 
+@pytest.mark.slow
 def test_a_damaged_so_far_is_passed_over(few, tmp_path, monkeypatch, stops_at):
     build = {**RECIPE, "captions": few / "captions.jsonl"}
     monkeypatch.setattr(stage_task, "_KEEP_EVERY_S", 0.0)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -33,16 +30,17 @@ KINDS = 'caption.kinds=["long","short"]'
 def images(scenes, tmp_path_factory):
     folder = tmp_path_factory.mktemp("few") / "images"
     folder.mkdir()
-    for path in sorted((scenes / "images").iterdir())[:4]:
+    for path in sorted((scenes / "images").iterdir())[:2]:
         shutil.copy(path, folder)
     return folder
 
 
+@pytest.mark.slow
 def test_a_model_writes_both_and_a_stopped_build_gives_the_same_bytes(images, tmp_path):
-    settings = [KINDS, "ingest.chunk_size=2", "caption.max_tokens=60"]
+    settings = [KINDS, "ingest.chunk_size=1", "caption.max_tokens=60"]
     whole = run_build(images, tmp_path / "a", overrides=settings)
     plain = run_build(images, tmp_path / "plain", overrides=settings[1:])
-    assert whole.counts.shipped == plain.counts.shipped == 4
+    assert whole.counts.shipped == plain.counts.shipped == 2
     rows = {row.sample_id: row for row in Dataset(tmp_path / "a")}
     for before in Dataset(tmp_path / "plain"):
         row = rows[before.sample_id]
@@ -72,32 +70,12 @@ def test_a_server_writes_both_by_their_prompts(images, tmp_path):
             images, tmp_path / "out", recipe="captions-only",
             overrides=[*settings, f"caption.endpoint={server.url}"],
         )  # fmt: skip
-        assert len(server.requests) == 8
+        assert len(server.requests) == 4
     for row in Dataset(tmp_path / "out"):
         assert row.extra["captions"] == [
             {"kind": "long", "text": row.caption.text, "source": "endpoint"},
             {"kind": "short", "text": "A wall.", "source": "endpoint"},
         ]
-
-
-@pytest.mark.engine
-def test_vllm_writes_what_transformers_writes(images, tmp_path):
-    settings = ["--set", KINDS, "--set", "propose.backend=grid", "--set", "caption.max_tokens=60"]
-    quiet = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-    finished = subprocess.run(
-        [
-            sys.executable, "-m", "glit", "build", images, "-o", tmp_path / "out", "-r", "mini",
-            "--executor", "local", "--set", "caption.backend=vllm", *settings,
-        ],
-        env={**os.environ, **quiet}, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
-    assert finished.returncode == 0, finished.stderr[-2000:]
-    run_build(images, tmp_path / "same", overrides=[KINDS, "caption.max_tokens=60"])
-    vllm, same = (
-        [[each["text"] for each in row.extra["captions"]] for row in Dataset(tmp_path / name)]
-        for name in ("out", "same")
-    )
-    assert vllm == same and {len(each) for each in vllm} == {2}
 
 
 def test_the_same_model_with_another_prompt(images):

@@ -58,6 +58,7 @@ def fill(folder: Path, kinds: list[str]) -> dict[str, str]:
     return expected
 
 
+@pytest.mark.slow
 @settings(max_examples=6)
 @given(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=10), stop=st.integers(1, 14))
 def test_balance_and_bytes(kinds, stop):

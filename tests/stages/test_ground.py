@@ -107,6 +107,7 @@ def test_the_manifest_of_an_earlier_version_is_read(scenes, tmp_path):
     assert recipe_from_dict(values) == load_recipe("mini")
 
 
+@pytest.mark.slow
 def test_stopped_anywhere_it_goes_on_to_the_same_bytes(scenes, tmp_path, grounded):
     with pytest.raises(KeyboardInterrupt):
         built(scenes, tmp_path / "out", *ON, executor=Counting(9))
@@ -256,6 +257,7 @@ def test_masks_are_kept_of_regions_that_are_added_and_marked():
     assert "masks" not in ground(Told(*boxes), region(0, 0, 50, 48)).extra
 
 
+@pytest.mark.slow
 def test_masks_of_proposer_and_grounder_share_a_column(tmp_path):
     write_scenes(tmp_path / "scenes", num=3, seed=2_000_300, masks=True)
     model = sam3(tmp_path / "sam3")
@@ -334,6 +336,7 @@ def test_what_is_no_grounder_is_refused_before_the_first_image(scenes, tmp_path)
         built(scenes, tmp_path / "out", "ground.enabled=true", "ground.model=mini-matcher")
 
 
+@pytest.mark.slow
 def test_the_recipe_with_its_calibration(scenes, tmp_path):
     run_build(
         scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl",

@@ -169,6 +169,7 @@ def test_a_step_that_is_on_changes_fingerprints_from_there_on(open_flow, built, 
     assert same == {"ingest", "caption", "split", "propose"}
 
 
+@pytest.mark.slow
 def test_a_dropping_a_column_and_a_region_stage(open_flow, scenes, settings, tmp_path):
     out = tmp_path / "out"
     manifest = build(scenes, out, settings)
@@ -214,6 +215,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bytes(
     assert data_bytes(tmp_path / "out") == data_bytes(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_drops_of_an_added_stage_are_retried_with_its_own_keys(
     open_flow, scenes, settings, tmp_path
 ):

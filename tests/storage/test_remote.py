@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ from fsspec.asyn import get_loop
 
 from glit.errors import StorageError
 from glit.storage import remote
-from glit.storage.remote import copy_remote, own_name, translate_storage_errors
+from glit.storage.remote import RangeFile, copy_remote, own_name, translate_storage_errors
 from glit.storage.store import Store
 
 
@@ -122,3 +123,19 @@ def test_a_bucket_that_is_not_there(s3):
     with contextlib.suppress(FileNotFoundError):
         Store("s3://none/x").read("a")
     assert Store("s3://none/x").names() == set()
+
+
+@pytest.mark.parametrize(("size", "asked"), [(1 << 16, 1), ((1 << 16) + 1, 3)])
+def test_a_small_file_is_fetched_by_one_request_and_a_large_one_by_its_parts(size, asked):
+    data, ranges = bytes(range(256)) * (size // 256) + b"x" * (size % 256), []
+
+    def fetch(start: int, end: int) -> bytes:
+        ranges.append((start, end))
+        return data[start:end]
+
+    file = RangeFile(fetch, size)
+    assert file.seek(-7, io.SEEK_END) == size - 7 and file.read() == data[-7:]
+    assert file.read(1) == b""
+    file.seek(5)
+    assert (file.read(3), file.read(100), file.tell()) == (data[5:8], data[8:108], 108)
+    assert len(ranges) == asked

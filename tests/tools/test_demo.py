@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import typer
 from PIL import Image
+from rich.console import Console
 
 from glit.cli import options
 from glit.cli.main import app
@@ -67,11 +68,19 @@ def test_without_models_it_says_what_to_fetch_and_what_works_today(
     assert page and (demo.ROOT / page[0]).is_file()
 
 
+def test_a_step_that_fails_ends_it_with_its_code(capfd):
+    with pytest.raises(SystemExit) as ended:
+        demo._glit(Console(), "no-such-command", 1)
+    assert ended.value.code == 2
+    said, errors = capfd.readouterr()
+    assert "$ glit no-such-command 1" in said and "no-such-command" in errors
+
+
 @pytest.mark.slow
-def test_what_it_prints_exists(tmp_path, monkeypatch, capfd):
+def test_what_it_prints_exists(tmp_path, monkeypatch, capfd, warm_glit):
     monkeypatch.setattr(demo, "NUM_SCENES", 16)
     monkeypatch.setattr(demo, "NUM_HELD_OUT", 8)
-    monkeypatch.setattr(demo, "_glit", in_one_process(demo._glit))
+    monkeypatch.setattr(demo, "_glit", in_forked_processes(warm_glit, tmp_path))
     run(monkeypatch, "--output", tmp_path / "demo")
     said = capfd.readouterr().out
     pages = re.findall(r"(?m)^[A-Z].*: file://(\S+)$", said)
@@ -83,11 +92,12 @@ def test_what_it_prints_exists(tmp_path, monkeypatch, capfd):
     assert all(list(Path("/").glob(p.lstrip("/"))) for p in paths)
 
 
-def in_one_process(glit):
-    """Builds without Ray, which every command would start anew."""
+def in_forked_processes(warm_glit, folder):
+    """Command lines that import nothing anew, and builds without Ray, which each would start."""
 
     def run_line(console, *words):
+        console.print(f"$ glit {shlex.join(map(str, words))}", soft_wrap=True)
         local = ("--executor", "local") if words[0] == "build" and "--executor" not in words else ()
-        glit(console, *words, *local)
+        print(warm_glit.said([*map(str, words), *local], folder))
 
     return run_line

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from glit.clip.random_clip import TINY
 from tools.measure import train as bench
 
 
+@pytest.mark.slow
 def test_a_step_of_an_objective_says_what_it_brings(tmp_path: Path) -> None:
     step, added = bench.step_of("mulclip", TINY, 4, tmp_path)
     assert added > 0 and step() > 0

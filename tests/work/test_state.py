@@ -25,29 +25,33 @@ from glit.work.state import (
 )
 
 
-def test_it_comes_back(tmp_path):
-    state = BuildState(
+def a_state() -> BuildState:
+    return BuildState(
         images="/in", captions=None, recipe={"name": "mini"}, folders={"ingest": "ingest-0f"},
         source=SourceNames(pattern="", list_file=""), num_chunks=3, versions=(("glit", "1"),),
         published=(Published(images="a", content="b"),),
         retry=Retry(stage="caption", settings=("caption.prompt=x",)),
         retries=(TriedSettings(told={"settings": {}}, folders={"caption": "caption-0f"}),),
     )  # fmt: skip
-    store = Store(tmp_path)
+
+
+def test_it_comes_back(tmp_path):
+    state, store = a_state(), Store(tmp_path)
     write_state(store, state)
     assert read_state(store) == state == known_state(store)
     (tmp_path / "state.json").write_text("{")
     assert known_state(store) == state, "from its copy"
 
 
-def test_a_flipped_bit_is_not_believed(built_copy):
+def test_a_flipped_bit_is_not_believed(tmp_path):
     """Wherever it is: a build goes on from the copy, the others say that it is damaged."""
-    store = Store(built_copy / "work")
+    store = Store(tmp_path)
+    write_state(store, a_state())
     whole, data = read_state(store), store.read("state.json")
     for place in range(len(data)):
         flipped = bytearray(data)
         flipped[place] ^= 1 << place % 8
-        (built_copy / "work" / "state.json").write_bytes(flipped)
+        (tmp_path / "state.json").write_bytes(flipped)
         assert known_state(store) == whole
         with pytest.raises(UserError, match=r"state.json: (damaged|not valid JSON).* glit build"):
             read_state(store)

@@ -58,6 +58,7 @@ def test_every_extra_of_a_backend_has_its_packages():
     assert asked <= DISTRIBUTIONS.keys() <= MODULES.keys()
 
 
+@pytest.mark.slow
 def test_versions_of_an_interrupted_build_are_remembered(images, tmp_path, monkeypatch):
     out = tmp_path / "out"
     real = versions.installed_packages
