@@ -23,6 +23,8 @@ from glit.audit.claims import bounds, exact_at_most
 from glit.audit.draw import Population, mixed, uncertainty, weights
 
 ITEMS, AUDITS, ALPHA, ERROR, POWER = 20_000, 1000, 0.05, 0.05, 0.9
+_SHOWN = 0.03
+"""The share of wrong items in the picture."""
 KINDS = (
     ("calibrated", 0.99), ("calibrated", 0.9), ("calibrated", 0.7), ("calibrated", 0.5),
     ("of another level", 0.9), ("constant", 0.5), ("reversed", 0.9),
@@ -122,7 +124,7 @@ def named(kind: str, auc: float) -> str:
 
 
 def draw(path: Path) -> None:
-    """Draw how the bound falls with the verdicts: the mean of twenty audits."""
+    """Draw the upper bound that nine of ten audits reach, by the number of verdicts."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -130,33 +132,33 @@ def draw(path: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(6, 3.2))
-    numbers = [30, 40, 60, 80, 110, 150, 200, 260, 340, 440]
-    for (kind, auc), colour in zip(KINDS[:2], ("#c2410c", "#0e7490"), strict=True):
-        of, wrong = population(0.02, kind, auc)
-        found = []
-        for seed in range(20):
-            order = of.order(seed=seed, num=max(numbers))
-            found.append([
-                bounds(of, order[:n], wrong[order[:n]], alpha=ALPHA, deadline=n).at_most
-                for n in numbers
-            ])  # fmt: skip
-        axes.plot(numbers, np.mean(found, 0), color=colour, label=f"glit, AUC {auc:g}")
-    of, wrong = population(0.02, "constant", 0.5)
-    plain = [
-        [
-            exact_at_most(int(wrong[of.order(seed=seed, num=n)].sum()), n, alpha=ALPHA)
-            for n in numbers
-        ]
-        for seed in range(20)
-    ]
-    axes.plot(numbers, np.mean(plain, 0), color="#6b7280", ls="--", label="exact binomial")
-    axes.axhline(0.02, color="#9ca3af", lw=0.8)
-    axes.set(xlabel="verdicts", ylabel="wrong, at most", ylim=(0, 0.15))
+    numbers = [60, 80, 110, 150, 200, 270, 360, 480, 640, 840]
+    curves = (
+        ("glit, AUC 0.99", "calibrated", 0.99, "#c2410c"),
+        ("glit, AUC 0.9", "calibrated", 0.9, "#0e7490"),
+        ("exact binomial", "constant", 0.5, "#6b7280"),
+    )
+    for label, kind, auc, colour in curves:
+        of, wrong = population(_SHOWN, kind, auc)
+        plain = kind == "constant"
+        found = [[_bound(of, wrong, seed, n, plain=plain) for n in numbers] for seed in range(40)]
+        height = np.quantile(found, POWER, axis=0)
+        axes.plot(numbers, height, color=colour, ls="--" if plain else "-", label=label)
+    axes.axhline(_SHOWN, color="#9ca3af", lw=0.8)
+    axes.set(xlabel="verdicts", ylabel="wrong, at most", ylim=(0, 0.14))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
+
+
+def _bound(of: Population, wrong: np.ndarray, seed: int, number: int, *, plain: bool) -> float:
+    """The upper bound of one audit after so many verdicts, which were planned."""
+    order = of.order(seed=seed, num=number)
+    if plain:
+        return exact_at_most(int(wrong[order].sum()), number, alpha=ALPHA)
+    return bounds(of, order, wrong[order], alpha=ALPHA, deadline=number).at_most
 
 
 def main() -> None:
