@@ -14,6 +14,8 @@ from glit.errors import InputError, cut
 from glit.plain import MisfitError, as_plain, from_plain
 
 FORMAT, VERSION = "glit-judged", 1
+_LONGEST = 1 << 30
+"""Bytes of a file: some million opinions."""
 _FEWEST = 40
 """Answers below which sameness tells nothing."""
 _SAME = 0.98
@@ -103,6 +105,8 @@ def read_judged(file: Path) -> Judged:
         InputError: it cannot be read, or a line is no opinion.
     """
     try:
+        if file.stat().st_size > _LONGEST:
+            raise InputError(f"{file}: larger than {_LONGEST >> 20} MiB")
         data = file.read_bytes()
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror or error})") from error

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from glit.audit.record import Plan
 from glit.data.schema import READABLE_VERSIONS
 from glit.dataset.local_pairs import count_without_pair
-from glit.errors import DatasetError, InputError, UserError, first_line
+from glit.errors import DatasetError, InputError, UserError, cut, first_line
 from glit.models.weights import LOCAL
 from glit.plain import MisfitError, as_plain, from_plain, limited, unknown_keys
 from glit.recipes.config import build_dataclass
@@ -367,9 +367,20 @@ def read_manifest(store: Store) -> Manifest:
             f"this glit reads {' and '.join(map(str, READABLE_VERSIONS))}"
         )
     try:
-        return from_plain(Manifest, found)
+        manifest = from_plain(Manifest, found)
+        _check_certificates(manifest)
     except (MisfitError, RecursionError) as error:
         raise DatasetError(f"{where}: {error}; build the dataset again") from error
+    return manifest
+
+
+def _check_certificates(manifest: Manifest) -> None:
+    for each in manifest.certificates:
+        for name in filter(None, (each.verdicts, each.opinions)):
+            if name not in manifest.files:
+                raise MisfitError(f"{cut(name)!r} is none of the files", ("certificates",))
+        if each.part >= len(each.plan.parts):
+            raise MisfitError("the plan has no such part", ("certificates", "part"))
 
 
 def _finite(text: str) -> float:

@@ -13,7 +13,7 @@ import glit
 from glit.audit.record import Said, append, read_audit
 from glit.dataset.certificate import items_of
 from glit.dataset.reader import Dataset
-from glit.errors import InputError
+from glit.errors import DatasetError, InputError
 from glit.label.audit_server import AuditQuestions
 from glit.label.server import LabelSite
 from glit.runtime.local_server import address_of, loopback_server
@@ -127,6 +127,18 @@ def test_a_certificate_edited_by_hand_does_not_hold(certified, tmp_path, key, va
     (folder / "manifest.json").write_text(json.dumps(manifest))
     (fault,) = glit.verify(folder)
     assert fault.startswith("the certificate of pairs does not hold: ") and message in fault
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("verdicts", "../../elsewhere"), ("opinions", "/etc/passwd"), ("part", 7)]
+)
+def test_a_certificate_that_leads_elsewhere_is_refused(certified, tmp_path, key, value):
+    folder = shutil.copytree(certified, tmp_path / "edited")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["certificates"][0][key] = value
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DatasetError, match="certificates"):
+        glit.open_dataset(folder)
 
 
 def test_verdicts_edited_by_hand_are_noticed(certified, tmp_path):
