@@ -32,15 +32,15 @@ from glit.audit.draw import Population
 
 _TOWARDS_DEADLINE = 0.8
 _FRACTIONS = np.array([0.03, 0.06, 0.1, 0.15, 0.22, 0.3, 0.4, 0.52, 0.66, 0.8, 0.92, 1.0])
-"""Of the highest stake."""
+"""The constant stakes, as fractions of the highest stake."""
 _LONGER = 1.5
-"""After a deadline comes another, so many times as late."""
+"""The next deadline, as a multiple of the one that passed."""
 _BELOW_RUIN = 0.999
 """The highest stake, as a part of the one that a verdict could ruin."""
 _SLOPE, _SLOPE_VERDICTS = 0.5, 20.0
-"""``b`` before any verdict, and how many verdicts that is worth."""
+"""The prior of ``b``, and the number of verdicts that it counts as."""
 _SPREAD_VERDICTS, _SHARE_VERDICTS = 20.0, 100.0
-"""How many verdicts the spread and the share of wrong ones that probabilities predict are worth."""
+"""The number of verdicts that the predicted variance and the predicted share count as."""
 _SAME = 1e-12
 """Variance below which all items have the same probability."""
 _TINY = 1e-300
@@ -48,19 +48,19 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Sums:
-    """Of a population, what stakes and odds need."""
+    """Sums and extremes over a population that odds and stakes need."""
 
     items: int
     weight: float
     control: float
     inverse: float
-    """The greatest 1 / weight."""
+    """The greatest value of 1 / weight over all items."""
     surprise: float
-    """The greatest (1 - control) / weight."""
+    """The greatest value of (1 - control) / weight."""
     promise: float
-    """The greatest control / weight."""
+    """The greatest value of control / weight."""
     spread: float
-    """Variance of U in the first draw."""
+    """Variance of U_t in the first draw."""
     noise: float
     """Variance of X in it with b = 1, if predictions are true."""
 
@@ -151,7 +151,7 @@ def _evenly(gain: Float[np.ndarray, "rows t"]) -> Float[np.ndarray, "rows t"]:
 
 
 def _before(values: Float[np.ndarray, "audits t"]) -> Float[np.ndarray, "audits t"]:
-    """Sums of all values before."""
+    """Return the sum of the values before each verdict."""
     return np.concatenate([np.zeros((len(values), 1)), np.cumsum(values, 1)[:, :-1]], axis=1)
 
 

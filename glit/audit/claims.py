@@ -15,13 +15,13 @@ from glit.audit.draw import Population
 from glit.plain import limited
 
 MOST_VERDICTS = 20_000
-"""That a plan proposes."""
+"""The largest number of verdicts that a plan proposes."""
 _STEPS = 40
-"""Limits that a bound is looked for among."""
+"""The number of limits among which a bound is searched."""
 _FIRST_PART = 0.5
 """The share of the predicted part that is tested first."""
 _FIRST_VERDICTS = 1.5
-"""How many times the fewest possible are planned in the first part."""
+"""Planned verdicts of the first part, as a multiple of :func:`fewest_verdicts`."""
 _MOST_PARTS = 12
 _POWER = 0.9
 _ASSUMED = 0.5
@@ -33,17 +33,17 @@ _SIMULATED_ITEMS, _SIMULATED_AUDITS = 20_000, 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The items that a claim is of, as planned."""
+    """A part of the population that a claim is tested on."""
 
     most_predicted: float = limited(least=0, most=1)
-    """Those whose predicted chance to be wrong is at most this."""
+    """The part holds the items whose predicted chance to be wrong is at most this, in [0, 1]."""
     verdicts: int = limited(least=1)
-    """How many on such items are planned."""
+    """The planned number of verdicts on its items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """What the verdicts on a part prove."""
+    """The result of testing a claim on a part."""
 
     part: Part
     items: int
@@ -100,7 +100,10 @@ def inside(
     wrong: Bool[np.ndarray, " t"],
     part: Part,
 ) -> Inside:
-    """The items of a part, and the verdicts on them; see :func:`audit`."""
+    """Return the items of a part as a population, and the verdicts on them.
+
+    Args: as :func:`audit`.
+    """
     chosen = population.predicted <= part.most_predicted
     own = chosen[order]
     place = np.cumsum(chosen) - 1
@@ -120,7 +123,7 @@ def largest_part(
     error: float,
     alpha: float,
 ) -> list[Audited]:
-    """Test growing parts until one is not proved; those that were tested, in order.
+    """Test growing parts until one is not proved; return the results in order.
 
     As each is tested only if all before it are proved, the chance that any of the claims is false
     stays at most ``alpha`` (fixed-sequence testing; Angelopoulos et al. 2021, "Learn then Test",
@@ -141,7 +144,10 @@ def largest_part(
 def growing_parts(
     population: Population, *, error: float, alpha: float, verdicts: int
 ) -> tuple[Part, ...]:
-    """The parts that :func:`largest_part` tests: from half of what probabilities promise to all."""
+    """Return the parts that :func:`largest_part` tests.
+
+    The first is half of the part that probabilities promise to meet the claim; the last is all.
+    """
     predicted = np.sort(population.predicted)
     number = len(predicted)
     promised = int((np.cumsum(predicted) <= error * np.arange(1, number + 1)).sum())
@@ -157,7 +163,7 @@ def growing_parts(
 
 
 def fewest_verdicts(*, error: float, alpha: float) -> int:
-    """The number of verdicts without which nothing is proved, even if all are right."""
+    """Return the least number of verdicts that can prove a claim: all of them right."""
     return math.ceil(math.log(alpha) / math.log1p(-error))
 
 
@@ -214,7 +220,7 @@ def _last(
 
 
 def exact_at_most(wrong: int, judged: int, *, alpha: float) -> float:
-    """The upper bound of Clopper and Pearson on a chance, of ``wrong`` among ``judged``.
+    """Return the upper bound of Clopper and Pearson (1934) on a share, from independent verdicts.
 
     >>> round(exact_at_most(0, 59, alpha=0.05), 4)
     0.0495
@@ -232,7 +238,7 @@ def exact_at_most(wrong: int, judged: int, *, alpha: float) -> float:
 
 
 def _at_most_wrong(wrong: int, judged: int, chance: float) -> float:
-    """The binomial chance of at most so many wrong ones."""
+    """Return the binomial chance of at most ``wrong`` wrong ones among ``judged``."""
     log_ways, total = 0.0, 0.0
     for k in range(wrong + 1):
         if k:
@@ -243,7 +249,7 @@ def _at_most_wrong(wrong: int, judged: int, chance: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:
-    """How many verdicts a claim wants."""
+    """The number of verdicts that a claim needs."""
 
     verdicts: int
     """The deadline of the plan."""
@@ -256,7 +262,7 @@ class Needed:
 
 
 def needed(population: Population, *, error: float, alpha: float, verdicts: int = 0) -> Needed:
-    """How many verdicts prove that at most a share ``error`` is wrong, with a chance of 90 %.
+    """Estimate how many verdicts prove with a chance of 90 % that at most ``error`` is wrong.
 
     Probabilities that promise at most 60 % of that share are believed; else half of it is assumed.
 
@@ -305,7 +311,7 @@ def _simulated(
     alpha: float,
     deadline: int,
 ) -> list[int | None]:
-    """After how many verdicts simulated audits prove the claim; None if they do not."""
+    """Simulate audits; return after how many verdicts each proves the claim, or None."""
     num = min(deadline, len(population))
     orders = np.stack([population.order(seed=s, num=num) for s in range(_SIMULATED_AUDITS)])
     wrong = np.random.default_rng(0).random(orders.shape) < chance_wrong[orders]
@@ -315,7 +321,7 @@ def _simulated(
 
 
 def verdicts_of_test(share: float, limit: float, *, alpha: float) -> int:
-    """The size of the exact binomial test of ``limit`` that a true ``share`` passes in 90 %."""
+    """Return the size of the exact binomial test of ``limit`` that ``share`` passes in 90 %."""
     judged = math.ceil(math.log(alpha) / math.log1p(-limit))
     while judged < MOST_VERDICTS:
         allowed = -1

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from glit.audit import lines
 from glit.audit.record import AuditVerdict, Kind, Name, Said
-from glit.errors import InputError, cut
-from glit.plain import MisfitError, as_plain, from_plain
+from glit.errors import InputError
 
-FORMAT, VERSION = "glit-judged", 1
-_LONGEST = 1 << 30
-"""Bytes of a file: some million opinions."""
+JUDGED = lines.FileFormat(name="glit-judged", version=1, largest=1 << 30, what="what a judge said")
 _FEWEST = 40
-"""Answers below which sameness tells nothing."""
+"""The number of answers below which equal answers mean nothing."""
 _SAME = 0.98
 """The share of one letter at which a judge answers by place: letters change their meaning."""
 
@@ -82,53 +78,29 @@ class Judged:
         same = sum(self.of[name].verdict == self.again[name].verdict for name in both)
         return same / len(both) if both else None
 
-    def lines(self, names: Sequence[Name]) -> bytes:
-        """The opinions on some items as a file."""
-        return first_line_of(self.judging) + b"".join(line_of(self.of[name]) for name in names)
-
-
-def first_line_of(judging: Judging) -> bytes:
-    """The first line of a file."""
-    said = {"format": FORMAT, "schema_version": VERSION, **as_plain(judging)}
-    return (json.dumps(said) + "\n").encode()
-
-
-def line_of(opinion: Opinion) -> bytes:
-    """One more line."""
-    return (json.dumps(as_plain(opinion)) + "\n").encode()
+    def as_bytes(self) -> bytes:
+        """The opinions as a file, without those of repeated questions."""
+        return JUDGED.header(self.judging) + b"".join(map(lines.line_of, self.of.values()))
 
 
 def read_judged(file: Path) -> Judged:
-    """Read a file of opinions; a last line that was not finished is none.
+    """Read a file of opinions.
 
     Raises:
         InputError: it cannot be read, or a line is no opinion.
     """
-    try:
-        if file.stat().st_size > _LONGEST:
-            raise InputError(f"{file}: larger than {_LONGEST >> 20} MiB")
-        data = file.read_bytes()
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror or error})") from error
-    first, *rest = data.split(b"\n")
-    try:
-        values = json.loads(first)
-        if not isinstance(values, dict) or values.pop("format", "") != FORMAT:
-            raise ValueError(f"its first line is not of {FORMAT!r}")
-        if (version := values.pop("schema_version", None)) != VERSION:
-            raise ValueError(f"opinions of version {version!r}; this glit has {VERSION}")
-        found = Judged(judging=from_plain(Judging, values), sha256=hashlib.sha256(data).hexdigest())
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{file}: not what a judge said ({cut(str(error))})") from error
-    for number, line in enumerate(rest[:-1], start=2):
+    judging, rest = JUDGED.read(file, Judging)
+    of: dict[Name, Opinion] = {}
+    again: dict[Name, Opinion] = {}
+    for where, line in rest:
         try:
-            opinion = from_plain(Opinion, json.loads(line))
-            name = opinion.name(found.judging.of)
-        except (ValueError, RecursionError, MisfitError) as error:
-            where = f"{file}, line {number}"
-            raise InputError(f"{where}: not an opinion ({cut(str(error))})") from error
-        (found.again if opinion.again else found.of)[name] = opinion
-    return found
+            opinion = lines.parsed(line, Opinion)
+            name = opinion.name(judging.of)
+        except ValueError as error:
+            raise InputError(f"{where}: not an opinion ({error})") from error
+        (again if opinion.again else of)[name] = opinion
+    content = JUDGED.header(judging) + b"".join(line + b"\n" for _, line in rest)
+    return Judged(judging=judging, of=of, again=again, sha256=hashlib.sha256(content).hexdigest())
 
 
 def chance_wrong(verdict: AuditVerdict) -> float:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-import os
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
+from glit.audit import lines
 from glit.audit.agreement import cohens_kappa
 from glit.audit.claims import Part
 from glit.errors import InputError, cut
-from glit.plain import MisfitError, as_plain, from_plain, limited
+from glit.plain import MisfitError, limited
 
-FORMAT, VERSION = "glit-audit", 1
-_LONGEST = 1 << 28
-"""Bytes of a file: some million verdicts."""
+_FILE = lines.FileFormat(
+    name="glit-audit", version=1, largest=1 << 28, what="the record of an audit"
+)
 Kind = Literal["pairs", "sentences", "phrases", "boxes"]
 KINDS: tuple[str, ...] = get_args(Kind)
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -40,7 +39,7 @@ _MOST_PLACES = 1 << 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """At most a share ``error`` of some items is wrong."""
+    """A claim: at most a share ``error`` of some items is wrong."""
 
     of: Kind = "pairs"
     where: str = ""
@@ -81,11 +80,6 @@ class Plan:
     """Identity of the items and their probabilities."""
     judged_sha256: str = ""
     """Of the opinions that narrow the bounds; empty without any."""
-
-    def line(self) -> bytes:
-        """The first line of the file."""
-        said = {"format": FORMAT, "schema_version": VERSION, **as_plain(self)}
-        return (json.dumps(said) + "\n").encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,30 +218,22 @@ class Record:
         ]
         return Record(self.plan, [("verdict", said) for said in every])
 
-    def lines(self) -> bytes:
+    def as_bytes(self) -> bytes:
         """The whole record as a file."""
         every = [
-            _line(said)
+            lines.line_of(said)
             for name, own in self.of.items()
             for said in (*own.values(), *self._settled_of(name))
         ]
-        return self.plan.line() + b"".join(every)
+        return _FILE.header(self.plan) + b"".join(every)
 
     def _settled_of(self, name: Name) -> tuple[Said, ...]:
         return (self._settled[name],) if name in self._settled else ()
 
 
-def _line(said: Said) -> bytes:
-    return (json.dumps(as_plain(said)) + "\n").encode()
-
-
 def is_audit(file: Path) -> bool:
-    """Whether a file begins as the record of an audit."""
-    try:
-        with file.open("rb") as stream:
-            return json.dumps({"format": FORMAT})[1:-1].encode() in stream.readline(4096)
-    except OSError:
-        return False
+    """Return whether a file begins as the record of an audit."""
+    return _FILE.begins(file)
 
 
 def begin(file: Path, plan: Plan) -> None:
@@ -256,47 +242,22 @@ def begin(file: Path, plan: Plan) -> None:
     Raises:
         InputError: it exists, or cannot be written.
     """
-    try:
-        with file.open("xb") as stream:
-            stream.write(plan.line())
-            stream.flush()
-            os.fsync(stream.fileno())
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written ({error.strerror or error})") from error
+    lines.begin(file, _FILE.header(plan))
 
 
 def append(file: Path, said: Said) -> Said:
-    """Append a verdict with the time, on disk when this returns; nothing of one that cannot be.
+    """Append a verdict with the time, on disk when this returns; return what was appended.
 
     Raises:
         InputError: the file cannot be written.
     """
     timed = dataclasses.replace(said, at=datetime.now(UTC).isoformat(timespec="seconds"))
-    data = _line(timed)
-    try:
-        with file.open("a+b", buffering=0) as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, size - 1))
-            if stream.read(1) != b"\n":  # a line that was not finished
-                stream.seek(0)
-                size = (stream.read() or b"").rfind(b"\n") + 1
-                stream.truncate(size)
-            try:
-                if stream.write(data) != len(data):
-                    raise OSError(28, "No space left on device")
-                os.fsync(stream.fileno())
-            except OSError:
-                stream.truncate(size)
-                raise
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written ({error.strerror or error})") from error
+    lines.append(file, lines.line_of(timed))
     return timed
 
 
 def read_audit(files: Sequence[Path]) -> Record:
     """Read an audit from the files of all people who judged.
-
-    A last line that was not finished is no verdict.
 
     Raises:
         InputError: a file is no audit or of another plan, or a line is no verdict, or contradicts
@@ -305,41 +266,13 @@ def read_audit(files: Sequence[Path]) -> Record:
     plans: list[Plan] = []
     said: list[tuple[str, Said]] = []
     for file in files:
-        try:
-            if file.stat().st_size > _LONGEST:
-                raise InputError(f"{file}: larger than {_LONGEST >> 20} MiB")
-            data = file.read_bytes()
-        except OSError as error:
-            raise InputError(f"{file}: cannot be read ({error.strerror or error})") from error
-        first, *rest = data.split(b"\n")
-        plans.append(_plan(first, file))
-        if plans[-1] != plans[0]:
+        plan, rest = _FILE.read(file, Plan)
+        plans.append(plan)
+        if plan != plans[0]:
             raise InputError(f"{file}: another plan than that of {files[0]}")
-        for number, line in enumerate(rest[:-1], start=2):  # what follows the last break is none
-            if line.strip():
-                where = f"{file}, line {number}"
-                said.append((where, _parsed(line, where)))
+        for where, line in rest:
+            try:
+                said.append((where, lines.parsed(line, Said)))
+            except ValueError as error:
+                raise InputError(f"{where}: not a verdict ({error})") from error
     return Record(plans[0], said)
-
-
-def _plan(line: bytes, file: Path) -> Plan:
-    try:
-        values = json.loads(line, parse_constant=_refuse)
-        if not isinstance(values, dict) or values.pop("format", "") != FORMAT:
-            raise ValueError(f"its first line is no plan of {FORMAT!r}")
-        if (version := values.pop("schema_version", None)) != VERSION:
-            raise ValueError(f"an audit of version {version!r}; this glit has {VERSION}")
-        return from_plain(Plan, values)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{file}: not the record of an audit ({cut(str(error))})") from error
-
-
-def _parsed(line: bytes, where: str) -> Said:
-    try:
-        return from_plain(Said, json.loads(line, parse_constant=_refuse))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not a verdict ({cut(str(error))})") from error
-
-
-def _refuse(text: str) -> Any:
-    raise ValueError(f"{text} is no finite number")

@@ -185,10 +185,10 @@ def write_certified(
             manifest = _cut(dataset, folder, made, processes, report)
         else:
             manifest = _copied(dataset, folder, report)
-        (folder / made.verdicts).write_bytes(kept.lines())
+        (folder / made.verdicts).write_bytes(kept.as_bytes())
         files = {made.verdicts: describe_file(folder / made.verdicts, len(kept))}
         if judged is not None:
-            (folder / made.opinions).write_bytes(judged.lines([*judged.of]))
+            (folder / made.opinions).write_bytes(judged.as_bytes())
             files[made.opinions] = describe_file(folder / made.opinions, len(judged.of))
         others = tuple(
             each for each in before.certificates if each.plan.claim.of != made.plan.claim.of

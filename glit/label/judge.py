@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from glit.audit.judged import Judged, Judging, Opinion, first_line_of, line_of, read_judged
+from glit.audit import lines
+from glit.audit.judged import JUDGED, Judged, Judging, Opinion, read_judged
 from glit.audit.record import PARTS, AuditVerdict, Claim, Kind
 from glit.backends.protocols import ContinuousCaptioner, RawCaption
 from glit.data.records import DropError
@@ -124,7 +125,7 @@ def judge(
                 failed += 1
                 continue
             asked += 1
-            stream.write(line_of(opinion))
+            stream.write(lines.line_of(opinion))
             stream.flush()
         os.fsync(stream.fileno())
     judged = read_judged(output)
@@ -135,14 +136,10 @@ def judge(
 
 def _opened(output: Path, judging: Judging) -> Judged:
     """What the file holds already; it is begun, or an unfinished last line removed."""
-    try:
-        if not output.exists():
-            with output.open("xb") as stream:
-                stream.write(first_line_of(judging))
-        with output.open("r+b") as stream:
-            stream.truncate(stream.read().rfind(b"\n") + 1)
-    except OSError as error:
-        raise InputError(f"{output}: cannot be written ({error.strerror or error})") from error
+    if output.exists():
+        lines.append(output)  # an unfinished last line goes
+    else:
+        lines.begin(output, JUDGED.header(judging))
     found = read_judged(output)
     if found.judging != judging:
         raise InputError(
@@ -194,9 +191,9 @@ class _Asked:
             if self.region is None
             else f"The {sides[1]} picture has a red box; the {sides[0]} one shows what is in it."
         )
-        lines = [f"{_LETTERS[n]}: {choices[at][1]}" for n, at in enumerate(self.order)]
+        answers = [f"{_LETTERS[n]}: {choices[at][1]}" for n, at in enumerate(self.order)]
         return PROMPT.format(
-            pictures=pictures, what=what, text=text.replace('"', "'"), choices="\n".join(lines)
+            pictures=pictures, what=what, text=text.replace('"', "'"), choices="\n".join(answers)
         )
 
     def picture(self) -> Pixels:

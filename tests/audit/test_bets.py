@@ -18,47 +18,15 @@ from glit.audit.claims import (
     largest_part,
     needed,
 )
-from glit.audit.draw import Population, mixed, uncertainty, weights
+from glit.audit.draw import Population
+from tools.measure.audits import drawn, population, proved_after
 
 AUDITS = 400
 
 
-def population(predicted: np.ndarray) -> Population:
-    return Population(
-        key=mixed(np.arange(len(predicted), dtype=np.uint64)),
-        predicted=predicted,
-        weight=weights(predicted, typical=float(uncertainty(predicted).mean())),
-        control=predicted,
-    )
-
-
-def drawn(share: float, kind: str, *, items: int = 4000, auc: float = 0.95):
-    """Items of which a share is wrong, with predictions of a kind; and which are wrong."""
-    rng = np.random.default_rng(7)
-    wrong = np.zeros(items, bool)
-    wrong[rng.permutation(items)[: round(share * items)]] = True
-    apart = math.sqrt(2) * stats.norm.ppf(auc)
-    score = rng.normal(size=items) + apart * wrong
-    logit = math.log(share / (1 - share)) + apart * score - apart**2 / 2
-    predicted = 1 / (1 + np.exp(-logit))
-    if kind == "of another level":
-        predicted = 1 / (1 + np.exp(-(0.6 * logit - 1)))
-    elif kind == "reversed":
-        predicted = 1 - predicted
-    elif kind == "constant":
-        predicted = np.full(items, share)
-    return population(predicted), wrong
-
-
 def claims(of: Population, wrong: np.ndarray, *, limit: float, deadline: int, most: int):
-    """After how many verdicts each audit claims that fewer than the limit are wrong; inf if
-    never."""
-    orders = np.stack([of.order(seed=seed, num=most) for seed in range(AUDITS)])
-    wealth = log_wealth(
-        of, orders, wrong[orders], limit=np.full(AUDITS, limit), alpha=0.05, deadline=deadline
-    )
-    reached = wealth >= math.log(20)
-    return np.where(reached.any(1), reached.argmax(1) + 1.0, np.inf)
+    """After how many verdicts each audit claims that fewer than the limit are wrong."""
+    return proved_after(of, wrong, limit=limit, deadline=deadline, most=most, audits=AUDITS)
 
 
 @pytest.mark.parametrize("deadline", [2, 5, None])
@@ -82,7 +50,7 @@ def test_every_bet_is_fair_over_all_orders(deadline):
 @pytest.mark.parametrize("error", [0.02, 0.1])
 def test_a_false_claim_passes_in_one_of_twenty_audits_at_most(kind, error):
     """Whatever predictions are worth, and though each audit stops when it likes."""
-    of, wrong = drawn(error, kind)
+    of, wrong = drawn(error, kind, items=4000)
     after = claims(of, wrong, limit=error, deadline=200, most=300)
     slack = 3 * math.sqrt(0.05 * 0.95 / AUDITS)
     assert np.isfinite(after).mean() <= 0.05 + slack
@@ -92,14 +60,14 @@ def test_worthless_predictions_want_no_more_than_the_exact_test():
     """The exact binomial test of 311 verdicts accepts 2 % against 5 % in 90 % of audits."""
     allowed = stats.binom.ppf(0.05, 311, 0.05) - 1
     assert stats.binom.cdf(allowed, 311, 0.02) > 0.9
-    of, wrong = drawn(0.02, "constant", items=20_000)
+    of, wrong = drawn(0.02, "constant")
     after = claims(of, wrong, limit=0.05, deadline=343, most=343)
     assert np.isfinite(after).mean() > 0.85
 
 
 def test_good_predictions_want_half():
     """The exact binomial test wants 832 verdicts for 3 % against 5 %."""
-    of, wrong = drawn(0.03, "calibrated", auc=0.99)
+    of, wrong = drawn(0.03, "calibrated", 0.99, items=4000)
     after = claims(of, wrong, limit=0.05, deadline=416, most=416)
     assert np.isfinite(after).mean() > 0.9
 
@@ -170,7 +138,7 @@ def test_the_plain_bound_is_that_of_clopper_and_pearson(wrong, judged):
 
 
 def test_a_plan_is_large_enough_where_predictions_are_true():
-    of, _ = drawn(0.02, "calibrated", items=4000, auc=0.99)
+    of, _ = drawn(0.02, "calibrated", auc=0.99, items=4000)
     plan = needed(of, error=0.05, alpha=0.05)
     assert plan.chance >= 0.9 and plan.expected is not None
     assert 59 < plan.expected < plan.verdicts < 311

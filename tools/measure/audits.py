@@ -31,13 +31,25 @@ KINDS = (
 )  # fmt: skip
 
 
-def population(share: float, kind: str, auc: float) -> tuple[Population, np.ndarray]:
+def population(predicted: np.ndarray) -> Population:
+    """Items with these predicted chances to be wrong."""
+    return Population(
+        key=mixed(np.arange(len(predicted), dtype=np.uint64)),
+        predicted=predicted,
+        weight=weights(predicted, typical=float(uncertainty(predicted).mean())),
+        control=predicted,
+    )
+
+
+def drawn(
+    share: float, kind: str, auc: float = 0.95, *, items: int = ITEMS
+) -> tuple[Population, np.ndarray]:
     """Items of which a share is wrong, with predictions of a kind; and which are wrong."""
     rng = np.random.default_rng(0)
-    wrong = np.zeros(ITEMS, bool)
-    wrong[rng.permutation(ITEMS)[: round(share * ITEMS)]] = True
+    wrong = np.zeros(items, bool)
+    wrong[rng.permutation(items)[: round(share * items)]] = True
     apart = math.sqrt(2) * stats.norm.ppf(auc)
-    score = rng.normal(size=ITEMS) + apart * wrong
+    score = rng.normal(size=items) + apart * wrong
     logit = math.log(share / (1 - share)) + apart * score - apart**2 / 2
     predicted = 1 / (1 + np.exp(-logit))
     if kind == "of another level":
@@ -45,10 +57,8 @@ def population(share: float, kind: str, auc: float) -> tuple[Population, np.ndar
     elif kind == "reversed":
         predicted = 1 - predicted
     elif kind == "constant":
-        predicted = np.full(ITEMS, share)
-    weight = weights(predicted, typical=float(uncertainty(predicted).mean()))
-    key = mixed(np.arange(ITEMS, dtype=np.uint64))
-    return Population(key=key, predicted=predicted, weight=weight, control=predicted), wrong
+        predicted = np.full(items, share)
+    return population(predicted), wrong
 
 
 def proved_after(
@@ -100,7 +110,7 @@ def tables() -> None:
         row = []
         for share in shares:
             after = proved_after(
-                *population(share, kind, auc), limit=share, deadline=200, most=400, audits=AUDITS
+                *drawn(share, kind, auc), limit=share, deadline=200, most=400, audits=AUDITS
             )  # fmt: skip
             row.append(f"{np.isfinite(after).mean():.1%}")
         print(f"| {named(kind, auc)} | " + " | ".join(row) + " |", flush=True)
@@ -113,7 +123,7 @@ def tables() -> None:
         row = []
         for share in shares:
             audits = AUDITS if share < 0.04 else AUDITS // 5
-            found = wanted(*population(share, kind, auc), exact[share], audits)
+            found = wanted(*drawn(share, kind, auc), exact[share], audits)
             row.append(f"{found} ({found / exact[share]:.2f})")
         print(f"| {named(kind, auc)} | " + " | ".join(row) + " |", flush=True)
 
@@ -139,7 +149,7 @@ def draw(path: Path) -> None:
         ("exact binomial", "constant", 0.5, "#6b7280"),
     )
     for label, kind, auc, colour in curves:
-        of, wrong = population(_SHOWN, kind, auc)
+        of, wrong = drawn(_SHOWN, kind, auc)
         plain = kind == "constant"
         found = [[_bound(of, wrong, seed, n, plain=plain) for n in numbers] for seed in range(40)]
         height = np.quantile(found, POWER, axis=0)

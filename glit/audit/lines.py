@@ -1,0 +1,129 @@
+"""JSON Lines files whose first line describes the file, and that several people append to."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from glit.errors import InputError, cut
+from glit.plain import as_plain, from_plain
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFormat:
+    """A kind of such files."""
+
+    name: str
+    version: int
+    largest: int
+    """The greatest size that is read, bytes."""
+    what: str
+    """The file in messages: ``the record of an audit``."""
+
+    def header(self, about: Any) -> bytes:
+        """Return the first line of a file about a dataclass."""
+        said = {"format": self.name, "schema_version": self.version, **as_plain(about)}
+        return (json.dumps(said) + "\n").encode()
+
+    def begins(self, file: Path) -> bool:
+        """Return whether a file begins as one of this format."""
+        try:
+            with file.open("rb") as stream:
+                return json.dumps({"format": self.name})[1:-1].encode() in stream.readline(4096)
+        except OSError:
+            return False
+
+    def read(self, file: Path, about: type[T]) -> tuple[T, list[tuple[str, bytes]]]:
+        """Read a file: what its first line says, and the other lines with their places.
+
+        A last line that was not finished, as after a full disk, is left out.
+
+        Raises:
+            InputError: it cannot be read, is too large, or is of another format or version.
+        """
+        try:
+            if file.stat().st_size > self.largest:
+                raise InputError(f"{file}: larger than {self.largest >> 20} MiB")
+            first, *rest = file.read_bytes().split(b"\n")
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read ({error.strerror or error})") from error
+        try:
+            values = json.loads(first, parse_constant=_refuse)
+            if not isinstance(values, dict) or values.pop("format", "") != self.name:
+                raise ValueError(f"its first line is not of {self.name!r}")
+            if (version := values.pop("schema_version", None)) != self.version:
+                raise ValueError(f"version {version!r}; this glit has {self.version}")
+            header = from_plain(about, values)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{file}: not {self.what} ({cut(str(error))})") from error
+        lines = [(f"{file}, line {n}", line) for n, line in enumerate(rest[:-1], start=2)]
+        return header, [each for each in lines if each[1].strip()]
+
+
+def parsed(line: bytes, kind: type[T]) -> T:
+    """Build a dataclass from a line.
+
+    Raises:
+        ValueError: it is none; says why.
+    """
+    try:
+        return from_plain(kind, json.loads(line, parse_constant=_refuse))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(cut(str(error))) from error
+
+
+def line_of(value: Any) -> bytes:
+    """Return a dataclass as a line."""
+    return (json.dumps(as_plain(value)) + "\n").encode()
+
+
+def begin(file: Path, header: bytes) -> None:
+    """Write a file that holds its first line alone.
+
+    Raises:
+        InputError: it exists, or cannot be written.
+    """
+    try:
+        with file.open("xb") as stream:
+            stream.write(header)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written ({error.strerror or error})") from error
+
+
+def append(file: Path, line: bytes = b"") -> None:
+    """Append a line, on disk when this returns; nothing is left of one that cannot be written.
+
+    An unfinished last line is removed first. Several processes may append to one file.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    try:
+        with file.open("r+b", buffering=0) as stream:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(stream, fcntl.LOCK_EX)
+            size = (stream.read() or b"").rfind(b"\n") + 1
+            stream.truncate(size)
+            stream.seek(size)
+            try:
+                if stream.write(line) != len(line):
+                    raise OSError(28, "No space left on device")
+                os.fsync(stream.fileno())
+            except OSError:
+                stream.truncate(size)
+                raise
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written ({error.strerror or error})") from error
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"{text} is no finite number")
