@@ -154,8 +154,7 @@ def test_commands_that_make_a_folder(words, tiny_clip, built, tmp_path, run_glit
         ["eval", "retrieval", "{clip}", "{dataset}"],
         ["scenes", "-n", "2"],
         ["bench", "lism-flism", "--weights", "mini"],
-        ["bench", "pairs"],
-        ["bench", "objectives"],
+        ["bench", "objectives", "--train", "{dataset}", "--test", "{dataset}"],
         ["bench", "gpu", "--tiny"],
         ["build", "{dataset}", "-r", "mini"],
     ],
@@ -179,4 +178,4 @@ def test_every_command_of_the_benchmark_holds_its_folder() -> None:
         for name, command in group.commands.items()
         if any(option.name == "output" for option in command.params)
     }
-    assert writing == {"lism-flism", "pairs", "objectives", "gpu"}
+    assert writing == {"lism-flism", "objectives", "gpu"}

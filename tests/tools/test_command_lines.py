@@ -5,6 +5,7 @@ from typing import Annotated
 import pytest
 import typer
 
+from glit.storage.folder_lock import folder_lock
 from tools import command_lines as module
 from tools.check_wheel import names_an_extra
 from tools.command_lines import command_lines
@@ -66,3 +67,10 @@ def test_an_option_that_nobody_gave_a_value_is_an_error(monkeypatch):
 )
 def test_what_counts_as_naming_an_extra(code, errors, well):
     assert names_an_extra(code, errors) is well
+
+
+@pytest.mark.parametrize("name", ["pairs", "objectives"])
+def test_a_measurement_holds_its_folder(name, tmp_path, run_tool):
+    with folder_lock(tmp_path / "out"):
+        code, _, errors = run_tool(name, "-o", tmp_path / "out")
+    assert code == 2 and "another glit is writing here" in errors

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from glit.bench.objectives.run import MINI_STARTS, Request, run
 from glit.errors import UserError
+from glit.storage.folder_lock import folder_lock
 from tools.measure.console import ended, say
 from tools.measure.scene_world import Scenes
 
@@ -46,7 +47,8 @@ def main() -> None:
         together=given.neighbours,
         **wanted,
     )
-    print(run(request, say))
+    with folder_lock(given.output):
+        print(run(request, say))
     say(f"wrote objectives.md and objectives.json in {given.output}")
 
 

@@ -24,6 +24,7 @@ from glit.runtime.tables import Page, Table, markdown, with_half_range
 from glit.scenes.layout import SPLITS
 from glit.stages.ground import GroundConfig
 from glit.stages.pair import PairConfig
+from glit.storage.folder_lock import folder_lock
 from tools.measure.console import ended, say
 from tools.measure.judged_pairs import Judged, calibrated, judged, measure
 from tools.measure.level_scenes import LEVELS, scenes_folder
@@ -66,7 +67,8 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/bench/pairs"))
     given = parser.parse_args()
     request = Request(output=given.output, num_scenes=given.scenes, num_seeds=given.seeds)
-    print(markdown(page(run(request, say))))
+    with folder_lock(given.output):
+        print(markdown(page(run(request, say))))
     say(f"wrote pairs.md, pairs.json and calibration.json in {given.output}")
 
 
