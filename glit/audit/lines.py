@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -90,37 +91,59 @@ def begin(file: Path, header: bytes) -> None:
     Raises:
         InputError: it exists, or cannot be written.
     """
-    try:
-        with file.open("xb") as stream:
-            stream.write(header)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written ({error.strerror or error})") from error
+    with _writing(file), file.open("xb") as stream:
+        stream.write(header)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
-def append(file: Path, line: bytes = b"") -> None:
-    """Append a line, on disk when this returns; nothing is left of one that cannot be written.
+@contextlib.contextmanager
+def appending(file: Path, *, wait: bool = True) -> Iterator[Callable[[bytes], None]]:
+    """Append lines to a file, one process at a time; an unfinished last line is removed.
 
-    An unfinished last line is removed first. Several processes may append to one file.
+    Args:
+        file: an existing one.
+        wait: wait for another process that appends to it.
+
+    Yields:
+        A function that appends a line. It is on disk when that returns, and nothing is left of a
+        line that cannot be written.
 
     Raises:
-        InputError: the file cannot be written.
+        InputError: another process appends to it, or it cannot be written.
     """
-    try:
-        with file.open("r+b", buffering=0) as stream:
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(stream, fcntl.LOCK_EX)
+    with contextlib.ExitStack() as opened:
+        with _writing(file):
+            stream = opened.enter_context(file.open("r+b", buffering=0))
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                raise InputError(f"{file}: another process writes into it; wait for it") from None
+            except OSError:
+                pass  # a file system without locks
             size = (stream.read() or b"").rfind(b"\n") + 1
             stream.truncate(size)
             stream.seek(size)
-            try:
-                if stream.write(line) != len(line):
-                    raise OSError(28, "No space left on device")
-                os.fsync(stream.fileno())
-            except OSError:
-                stream.truncate(size)
-                raise
+
+        def append(line: bytes) -> None:
+            size = stream.tell()
+            with _writing(file):
+                try:
+                    if stream.write(line) != len(line):
+                        raise OSError(28, "No space left on device")
+                    os.fsync(stream.fileno())
+                except OSError:
+                    stream.truncate(size)
+                    stream.seek(size)
+                    raise
+
+        yield append
+
+
+@contextlib.contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise InputError(f"{file}: cannot be written ({error.strerror or error})") from error
 

@@ -252,7 +252,8 @@ def append(file: Path, said: Said) -> Said:
         InputError: the file cannot be written.
     """
     timed = dataclasses.replace(said, at=datetime.now(UTC).isoformat(timespec="seconds"))
-    lines.append(file, lines.line_of(timed))
+    with lines.appending(file) as write:
+        write(lines.line_of(timed))
     return timed
 
 

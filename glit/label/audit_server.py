@@ -125,7 +125,7 @@ class AuditQuestions:
         own = self._record.of.get(self._name(at), {})
         said = own.get(self._by)
         return {
-            "number": number, "total": len(self), "path": row.source_path,
+            "number": number, "total": len(self), "of": of, "path": row.source_path,
             "size": [row.width, row.height], "box": box, "sentence": text,
             "before": caption[: span[0]] if span else "",
             "after": caption[span[1] :] if span else "",

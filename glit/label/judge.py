@@ -8,7 +8,6 @@ items are asked about twice, so that a model that answers by place, or at random
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -105,17 +104,20 @@ def judge(
         report: called with 1 for every answer.
 
     Raises:
-        InputError: the file is of another dataset, model or prompt; it cannot be written.
+        InputError: the file is of another dataset, model or prompt; it cannot be written;
+            another process writes into it.
         RunError: the model answers always the same.
     """
     items = items_of(dataset, claim)
-    done = _opened(output, judging)
     order = items.population.order(seed=claim.seed, num=min(most or len(items), len(items)))
     if (most or len(items)) >= len(items):
         order = np.lexsort((items.second, items.first, items.row))  # the order of the files
     asked = failed = 0
     by = f"model:{judging.model}"
-    with output.open("ab") as stream:
+    if not output.exists():
+        lines.begin(output, JUDGED.header(judging))
+    with lines.appending(output, wait=False) as append:
+        done = _held(output, judging)
         for question, answer in _answers(
             _questions(dataset, items, order, done), model, structured=structured
         ):
@@ -125,21 +127,15 @@ def judge(
                 failed += 1
                 continue
             asked += 1
-            stream.write(lines.line_of(opinion))
-            stream.flush()
-        os.fsync(stream.fileno())
+            append(lines.line_of(opinion))
     judged = read_judged(output)
     if judged.fault:
         raise RunError(f"{output}: {judged.fault}; it cannot judge these {claim.of}")
     return Tally(judged=judged, asked=asked, failed=failed)
 
 
-def _opened(output: Path, judging: Judging) -> Judged:
-    """What the file holds already; it is begun, or an unfinished last line removed."""
-    if output.exists():
-        lines.append(output)  # an unfinished last line goes
-    else:
-        lines.begin(output, JUDGED.header(judging))
+def _held(output: Path, judging: Judging) -> Judged:
+    """What the file holds already."""
     found = read_judged(output)
     if found.judging != judging:
         raise InputError(

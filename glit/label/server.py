@@ -73,6 +73,7 @@ class Questions:
         return {
             "number": number,
             "total": len(self),
+            "of": "pairs",
             "path": row.source_path,
             "size": [row.width, row.height],
             "box": list(region.box.xyxy),

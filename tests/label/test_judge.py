@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import io
 import json
 import re
@@ -145,6 +146,17 @@ def test_answers_that_are_none_are_asked_again(built, tmp_path, dataset):
     assert len(read_judged(judged).of) == 12
     with pytest.raises(InputError, match="the model judged all but"):
         glit.certify(built, tmp_path / "v.jsonl", judged=judged)
+
+
+def test_two_judges_do_not_write_into_one_file(built, dataset, tmp_path):
+    judged = tmp_path / "judged.jsonl"
+    with Witness(set(texts(dataset)[::9])) as server:
+        glit.judge(built, judged, settings=settings(server), num=3)
+        with judged.open("ab") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            with pytest.raises(InputError, match="another process writes into it"):
+                glit.judge(built, judged, settings=settings(server), num=5)
+        assert len(glit.judge(built, judged, settings=settings(server), num=5).judged.of) == 5
 
 
 @pytest.mark.parametrize(
