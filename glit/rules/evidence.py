@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from glit.data.records import Region, Scores, Sentence
 from glit.rules.protocol import Matrix, is_detected
@@ -25,8 +25,13 @@ LOGPROBS = ("mean_logprob", "min_logprob")
 """Of a sentence, where the captioner said how sure it was."""
 
 
-def pair_evidence(value: Matrix, scores: Scores, regions: Sequence[Region]) -> Evidence:
-    """Compute the evidence for each sentence's best pair.
+def pair_evidence(
+    value: Matrix,
+    scores: Scores,
+    regions: Sequence[Region],
+    chosen: Int[np.ndarray, " S"] | None = None,
+) -> Evidence:
+    """Compute the evidence for each sentence's pair with the region chosen, by default the best.
 
     Its value; 1 for a region that a model proposed, 0 for the grid's; its lead over the
     sentence's next best region; its lead over the next best sentence of that region; how much a
@@ -34,17 +39,17 @@ def pair_evidence(value: Matrix, scores: Scores, regions: Sequence[Region]) -> E
     0.
     """
     rows = np.arange(len(value))
-    best = value.argmax(axis=1)
-    chosen = value[rows, best].astype(np.float64)
+    best = value.argmax(axis=1) if chosen is None else chosen
+    own = value[rows, best].astype(np.float64)
     others = value.astype(np.float64)
     others[rows, best] = -np.inf
     columns = value.T[best].astype(np.float64)
     columns[rows, rows] = -np.inf
     found = {
-        "value": chosen,
+        "value": own,
         "detected": is_detected(regions)[best].astype(np.float64),
-        "lead_over_regions": _lead(chosen, others.max(axis=1)),
-        "lead_over_sentences": _lead(chosen, columns.max(axis=1)),
+        "lead_over_regions": _lead(own, others.max(axis=1)),
+        "lead_over_sentences": _lead(own, columns.max(axis=1)),
     }
     if scores.agreement is not None:
         found[AGREEMENT] = scores.agreement[rows, best].astype(np.float64)

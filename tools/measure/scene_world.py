@@ -162,7 +162,7 @@ class Scenes:
         """Samples on which localisation and joint mAP are measured; they have pairs."""
         return SceneCollection("local", self.scenes()[: self.local])
 
-    def validated(self) -> SceneCollection:
+    def validated(self) -> SceneCollection | None:
         """Samples on which the learning rate is chosen."""
         return SceneCollection(
             "validation", without_twins(VALIDATION_SEED, self.validation, level=self.level)

@@ -126,7 +126,7 @@ def run(request: Request, say: Say) -> str:
         }
         tables[size].append(_start(request, say))
         for name, dataset in datasets.items():
-            rows, failed = _objective(request, Variant(name), size, dataset, say)
+            rows, failed = compare_one(request, Variant(name), size, dataset, say)
             tables[size] += rows
             notes[size] += failed
             _write(request, tables, notes)
@@ -163,7 +163,7 @@ def _start(request: Request, say: Say) -> Row:
     return Row(name="none", lr=None, figures=[measured.figures], found=[measured.found])
 
 
-def _objective(
+def compare_one(
     request: Request, variant: Variant, size: int, dataset: str | Path, say: Say
 ) -> tuple[list[Row], list[str]]:
     """Its row, with one more for each further score, and what failed; no row where every learning
