@@ -18,6 +18,7 @@ from glit.data.records import Drop, Region, Token
 from glit.images import Pixels
 from glit.plain import limited
 from glit.recipes.config import Fields, added, require_value, speed_only
+from glit.text.thoughts import Keys
 
 SAMPLING = ("repetition_penalty", "top_p", "top_k", "min_p")
 """The keys of the recipe that a model's generation_config.json has too."""
@@ -131,13 +132,13 @@ class Captioner(Protocol):
 class ContinuousCaptioner(Protocol):
     """Answers images as they come, many at a time, each when it is done; safe for threads."""
 
-    def asking(self, prompt: str, keys: Sequence[str] | None = None) -> Self:
+    def asking(self, prompt: str, keys: Keys | None = None) -> Self:
         """Return a view of this model with another prompt; it is valid as long as this model.
 
         Args:
             prompt: what it is asked.
-            keys: those of the JSON object that it must answer with, a text under each; () for plain
-                text, None to keep the current setting.
+            keys: those of the JSON object that it must answer with, and maybe which texts are
+                allowed; () for plain text, None to keep the current setting.
         """
         ...
 

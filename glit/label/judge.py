@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +27,9 @@ from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError, RunError
 from glit.images import Pixels
-from glit.text.thoughts import texts_in_json, without_thoughts
+from glit.text.thoughts import Keys, texts_in_json, without_thoughts
 
-_KEYS = ("answer", "word", "region")
-_LETTERS = "ABCD"
+_LETTERS, _NONE = "ABCD", "none"
 _AGAIN_ONE_IN = 20
 """One item of so many is asked about twice."""
 _AT_WORK = 64
@@ -65,8 +64,10 @@ PROMPT = """\
 {what}: "{text}"
 Which is true?
 {choices}
-Answer with JSON: "answer" is the letter; "word" is the false word, if one is false, else empty; \
-"region" is the number of the box that the text is about, if it is not the red one, else empty."""
+Answer with JSON: "answer" is the letter; "word" is the false word, if one is false, else "none"; \
+"region" is the number of the box that the text is about, if it is not the red one, else "none"."""
+_LONGEST_WORD = 60
+"""Characters of the false word that a judge names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +193,16 @@ class _Asked:
             pictures=pictures, what=what, text=text.replace('"', "'"), choices="\n".join(answers)
         )
 
+    @property
+    def keys(self) -> Keys:
+        """Those of the answer, and what may stand under each."""
+        numbers = [str(number) for number in range(1, len(self.others) + 1)]
+        return {
+            "answer": _LETTERS[: len(self.order)],
+            "word": _LONGEST_WORD,
+            "region": [_NONE, *numbers],
+        }
+
     def picture(self) -> Pixels:
         """The picture with the box drawn in, and what is in the box."""
         pixels = self.row.pixels()
@@ -251,7 +262,7 @@ def _answers(
     waiting: dict[Future[RawCaption], _Asked] = {}
     try:
         for question in questions:
-            asking = model.asking(question.prompt, _KEYS if structured else ())
+            asking = model.asking(question.prompt, question.keys if structured else ())
             waiting[asking.submit(question.picture(), seed=0, temperature=0.0)] = question
             if len(waiting) >= _AT_WORK:
                 yield from _done(waiting)
@@ -289,10 +300,15 @@ def _opinion(question: _Asked, answer: RawCaption, by: str) -> Opinion | None:
     return Opinion(
         sample_id=question.row.sample_id, sentence=named.get("sentence"),
         phrase=named.get("phrase"), region=named.get("region"), verdict=verdict, by=by,
-        letter=found[1], word=said.get("word", "")[:60] if verdict == "false" else "",
+        letter=found[1], word=_false_word(said) if verdict == "false" else "",
         right_region=question.others[int(region) - 1] if verdict == "wrong" and is_number else None,
         again=question.again,
     )  # fmt: skip
+
+
+def _false_word(said: Mapping[str, str]) -> str:
+    word = said.get("word", "").strip()[:_LONGEST_WORD]
+    return "" if word.lower() == _NONE else word
 
 
 def prompt_sha256() -> str:

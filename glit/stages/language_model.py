@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
@@ -11,6 +11,7 @@ from typing import TypeVar
 from glit.backends.protocols import ContinuousCaptioner, RawCaption
 from glit.data.records import Drop, Sample
 from glit.stages.base import isolate
+from glit.text.thoughts import Keys
 
 SECOND_TRY_TEMPERATURE = 0.7
 _NO_TEXT = ("empty_caption", "refusal")
@@ -25,7 +26,7 @@ class Question:
     sample: Sample
     prompt: str
     """The whole of it."""
-    keys: Sequence[str] | None = None
+    keys: Keys | None = None
     """Of the JSON object that it must answer with, () for plain text; None as its configuration
     says."""
 

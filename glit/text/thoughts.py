@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _ENDS = ("</think>", "</thinking>", "[/THINK]", "◁/think▷", "<channel|>")
@@ -37,19 +37,44 @@ _STRING = re.compile(
 """Up to the closing mark, or to where the text was cut, maybe within an escape."""
 
 
-def json_schema(keys: Sequence[str]) -> dict[str, Any]:
-    """The JSON schema of an answer with a text under each key."""
+Keys = Sequence[str] | Mapping[str, Sequence[str] | int]
+"""The keys of a JSON object of texts; a mapping says which texts are allowed under each key, or
+how many characters they may have."""
+
+
+def json_schema(keys: Keys) -> dict[str, Any]:
+    """The JSON schema of an answer with a text under each key.
+
+    >>> json_schema({"answer": "AB", "word": 40})["properties"]["answer"]
+    {'type': 'string', 'enum': ['A', 'B']}
+    """
     return {
         "type": "object",
-        "properties": {key: {"type": "string"} for key in keys},
+        "properties": {key: {"type": "string", **_schema(keys, key)} for key in keys},
         "required": [*keys],
         "additionalProperties": False,
     }
 
 
-def json_pattern(keys: Sequence[str]) -> str:
+def json_pattern(keys: Keys) -> str:
     """The same as a regular expression, without blanks, which a schema allows without end."""
-    return r"\{" + ", ".join(rf'"{re.escape(key)}": "{_CHARACTER}+"' for key in keys) + r"\}"
+    return (
+        r"\{" + ", ".join(rf'"{re.escape(key)}": "{_pattern(keys, key)}"' for key in keys) + r"\}"
+    )
+
+
+def _schema(keys: Keys, key: str) -> dict[str, Any]:
+    limit = keys[key] if isinstance(keys, Mapping) else None
+    if isinstance(limit, int):
+        return {"minLength": 1, "maxLength": limit}
+    return {} if limit is None else {"enum": [*limit]}
+
+
+def _pattern(keys: Keys, key: str) -> str:
+    limit = keys[key] if isinstance(keys, Mapping) else None
+    if isinstance(limit, int):
+        return rf"{_CHARACTER}{{1,{limit}}}"
+    return rf"{_CHARACTER}+" if limit is None else rf"(?:{'|'.join(map(re.escape, limit))})"
 
 
 def texts_in_json(text: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ import pytest
 from building import run_build, tiny_clip
 from chat_server import Server, ok
 
+from glit.audit.judged import read_judged
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import RawCaption
 from glit.data.records import DropError
@@ -184,7 +185,8 @@ for words in json.load(sys.stdin):
 
 @pytest.fixture(scope="module")
 def by_vllm(scenes, tmp_path_factory) -> Path:
-    """Datasets with captions of one kind and of two, by one process that has imported vLLM."""
+    """Datasets with captions of one kind and of two, and opinions on pairs of the first, by one
+    process that has imported vLLM."""
     folder = tmp_path_factory.mktemp("vllm")
     build = [
         "build", scenes / "images", "-r", "mini", "--executor", "local",
@@ -195,6 +197,21 @@ def by_vllm(scenes, tmp_path_factory) -> Path:
     lines = [
         [*build, "-o", folder / "one", "--limit", "8"],
         [*build, "-o", folder / "two", "--limit", "4", *two],
+        [
+            "pairs",
+            "judge",
+            folder / "one",
+            "--judged",
+            folder / "judged.jsonl",
+            "--num",
+            "12",
+            "--set",
+            "caption.backend=vllm",
+            "--set",
+            "caption.model=mini-captioner",
+            "--set",
+            "caption.structured=true",
+        ],
     ]
     finished = subprocess.run(
         [sys.executable, "-c", LINES], input=json.dumps([list(map(str, line)) for line in lines]),
@@ -223,6 +240,16 @@ def test_vllm_writes_what_transformers_writes_of_two_kinds(by_vllm, scenes, tmp_
         for folder in (by_vllm / "two", tmp_path / "same")
     )
     assert vllm == same and {len(each) for each in vllm} == {2} and len(vllm) == 4
+
+
+@pytest.mark.engine
+def test_vllm_is_held_to_the_answers_of_a_judge(by_vllm):
+    judged = read_judged(by_vllm / "judged.jsonl")
+    assert len(judged.of) == 12 and {each.letter for each in judged.of.values()} <= set("ABCD")
+    for opinion in judged.of.values():
+        assert opinion.by == "model:mini-captioner"
+        assert opinion.verdict == "wrong" or opinion.right_region is None
+        assert len(opinion.word) <= 60 and (opinion.verdict == "false" or not opinion.word)
 
 
 @pytest.mark.engine

@@ -36,7 +36,7 @@ class Witness(Server):
         meant = "not in the red box" if sentence[1] in self.wrong else "describes what is in"
         letter = re.search(rf"^([A-D]): .*{meant}", prompt, re.MULTILINE)
         assert letter is not None
-        said = {"answer": self.letter or letter[1], "word": "", "region": "1"}
+        said = {"answer": self.letter or letter[1], "word": "none", "region": "1"}
         return ok(json.dumps(said))
 
 

@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 
 from glit.backends.protocols import RawCaption
 from glit.images import Pixels
+from glit.text.thoughts import Keys
 
 Out = TypeVar("Out")
 
@@ -35,8 +36,8 @@ class ContinuousBase(ABC):
 
     _prompt: str
 
-    def __init__(self, most: int, *, keys: Sequence[str] = ()) -> None:
-        self._keys = tuple(keys)
+    def __init__(self, most: int, *, keys: Keys = ()) -> None:
+        self._keys = keys
         self._free = threading.BoundedSemaphore(most)
 
     def submit(self, image: Pixels | None, *, seed: int, temperature: float) -> Future[RawCaption]:
@@ -58,11 +59,11 @@ class ContinuousBase(ABC):
         ]
         return [answer.result() for answer in asked]
 
-    def asking(self, prompt: str, keys: Sequence[str] | None = None) -> Self:
+    def asking(self, prompt: str, keys: Keys | None = None) -> Self:
         """The same engine with another prompt, and with the same bound."""
         other = copy.copy(self)
         other._prompt = prompt
-        other._keys = self._keys if keys is None else tuple(keys)
+        other._keys = self._keys if keys is None else keys
         return other
 
     @abstractmethod
