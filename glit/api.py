@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from glit.curate.certified import Outcome
     from glit.curate.correct import Applied
     from glit.curate.references import Overlap, Written
-    from glit.curate.select_rows import Choice
+    from glit.curate.select_rows import RowSelection
     from glit.dataset.push import Pushed
     from glit.dataset.reader import Dataset
     from glit.dataset.statistics import Statistics
     from glit.evaluation.report import Result
     from glit.executors import ExecutorChoice, ExecutorName
     from glit.executors.protocols import Executor
-    from glit.label.calibrate import Report as CalibrationReport
-    from glit.label.judge import Tally
+    from glit.label.calibrate import CalibrationReport as CalibrationReport
+    from glit.label.judge import JudgeTally
     from glit.models.weights import Resolved
     from glit.pipeline.add import Added
     from glit.pipeline.status import UnfinishedBuild
@@ -502,9 +502,11 @@ def select(
     Raises:
         GlitError: with a one-line reason. Nothing is written.
     """
-    from glit.curate.select_rows import Choice
+    from glit.curate.select_rows import RowSelection
 
-    choice = Choice(where=where, sample=sample, by=by, distinct=distinct, model=model, seed=seed)
+    choice = RowSelection(
+        where=where, sample=sample, by=by, distinct=distinct, model=model, seed=seed
+    )
     return _select(dataset, output, choice, progress)[""]
 
 
@@ -543,12 +545,12 @@ def split(
     Raises:
         GlitError: with a one-line reason. Nothing is written.
     """
-    from glit.curate.select_rows import Choice
+    from glit.curate.select_rows import RowSelection
     from glit.errors import UserError
 
     if not shares:
         raise UserError("split: no parts; want shares, as {'train': 0.98, 'val': 0.02}")
-    choice = Choice(
+    choice = RowSelection(
         where=where, sample=sample, by=by, split=dict(shares), together=together,
         near=near, distinct=distinct, model=model, seed=seed,
     )  # fmt: skip
@@ -556,7 +558,7 @@ def split(
 
 
 def _select(
-    dataset: PathLike, output: PathLike, choice: Choice, progress: StageProgress | None
+    dataset: PathLike, output: PathLike, choice: RowSelection, progress: StageProgress | None
 ) -> dict[str, Dataset]:
     from glit.curate.select_rows import select_rows
     from glit.runtime.progress import null_progress
@@ -832,7 +834,7 @@ def judge(
     where: str = "",
     num: int | None = None,
     report: Callable[[int], None] | None = None,
-) -> Tally:
+) -> JudgeTally:
     """Ask a vision-language model whether pairs are right. Call it again to go on.
 
     Args:

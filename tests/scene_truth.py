@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from glit.scenes.captions import Sentence
+from glit.scenes.captions import SceneSentence
 from glit.scenes.layout import Scene, SceneObject
 from glit.scenes.vocabulary import BACKGROUNDS, COLOURS, LIGHTS, PATTERNS, PLACES, SHAPES, SIZES
 
@@ -17,7 +17,7 @@ _RELATIONS = {
 }
 
 
-def is_true(text: str, of: Sentence, scene: Scene) -> bool:
+def is_true(text: str, of: SceneSentence, scene: Scene) -> bool:
     """Whether a sentence that was made of a scene's sentence is true of it.
 
     Relations are read generously: "left of" is true of any two of which one is further left.

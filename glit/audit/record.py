@@ -63,7 +63,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class AuditPlan:
     """A claim and which items are judged for it, fixed before any verdict is seen."""
 
     claim: Claim
@@ -139,7 +139,7 @@ class Record:
         InputError: one contradicts another of the same person, or is of an item of another kind.
     """
 
-    def __init__(self, plan: Plan, said: Sequence[tuple[str, Said]]) -> None:
+    def __init__(self, plan: AuditPlan, said: Sequence[tuple[str, Said]]) -> None:
         self.plan = plan
         self.of: dict[Name, dict[str, Said]] = defaultdict(dict)
         """Of every item the last verdict of every person."""
@@ -236,7 +236,7 @@ def is_audit(file: Path) -> bool:
     return _FILE.begins(file)
 
 
-def begin(file: Path, plan: Plan) -> None:
+def begin(file: Path, plan: AuditPlan) -> None:
     """Write a file that holds the plan alone.
 
     Raises:
@@ -264,10 +264,10 @@ def read_audit(files: Sequence[Path]) -> Record:
         InputError: a file is no audit or of another plan, or a line is no verdict, or contradicts
             another of the same person.
     """
-    plans: list[Plan] = []
+    plans: list[AuditPlan] = []
     said: list[tuple[str, Said]] = []
     for file in files:
-        plan, rest = _FILE.read(file, Plan)
+        plan, rest = _FILE.read(file, AuditPlan)
         plans.append(plan)
         if plan != plans[0]:
             raise InputError(f"{file}: another plan than that of {files[0]}")

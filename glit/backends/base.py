@@ -11,14 +11,14 @@ from glit.errors import WeightsError
 from glit.models.device import best_device, warn_if_slow
 from glit.models.files import folder_of_file, model_type
 from glit.models.weights import Resolved
-from glit.recipes.config import Device, Precision, Table, speed_only
+from glit.recipes.config import Device, Precision, RecipeTable, speed_only
 
 ConfigT = TypeVar("ConfigT", bound="ModelConfig")
 Reads = Literal["pixels", "file", "nothing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig(Table):
+class ModelConfig(RecipeTable):
     """Options of every backend with a model; the configurations of stages inherit them."""
 
     model: str

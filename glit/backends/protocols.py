@@ -256,7 +256,7 @@ class GrounderConfig(ModelConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Found:
+class PhraseDetections:
     """Detections of a phrase in an image, best first."""
 
     boxes: Boxes
@@ -271,7 +271,9 @@ class Found:
 class Grounder(Protocol):
     """Finds phrases in images."""
 
-    def find(self, images: Sequence[Pixels], phrases: Sequence[Sequence[str]]) -> list[list[Found]]:
+    def find(
+        self, images: Sequence[Pixels], phrases: Sequence[Sequence[str]]
+    ) -> list[list[PhraseDetections]]:
         """For each image the detections of each of its phrases, in their order."""
         ...
 

@@ -44,7 +44,7 @@ _MOST_MASK = 1 << 27
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CharacterSpan:
     """Characters ``[start, end)`` of the caption as the user wrote it."""
 
     start: int
@@ -53,7 +53,7 @@ class Place:
     """The text that stands there; None if the file does not say."""
 
 
-Said = str | Place
+Said = str | CharacterSpan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,13 +200,13 @@ def _text_or_span(value: Any, key: str) -> Said:
         case str():
             return unicodedata.normalize("NFC", value)
         case [int(start), int(end)]:
-            return Place(start=start, end=end)
+            return CharacterSpan(start=start, end=end)
         case [int(start), int(end), str(words)]:
-            return Place(start=start, end=end, words=words)
+            return CharacterSpan(start=start, end=end, words=words)
     raise ValueError(f"{key} {value!r:.60}, want texts, [start, end] or [start, end, words]")
 
 
-def placed(caption: CleanText, said: Place) -> Span:
+def placed(caption: CleanText, said: CharacterSpan) -> Span:
     """The span of a caption that a file means.
 
     Args:
@@ -238,7 +238,7 @@ def phrase_span(caption: CleanText, said: Said) -> Span:
     Raises:
         ValueError: it is not in the caption.
     """
-    if isinstance(said, Place):
+    if isinstance(said, CharacterSpan):
         return placed(caption, said)
     found = find_phrase(caption.text, said)
     if found is None:

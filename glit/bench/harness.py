@@ -149,7 +149,7 @@ def in_own_process(work: Callable[..., Any], *arguments: Any) -> Any:
         return pool.submit(work, *arguments).result()
 
 
-class Worker:
+class ProcessWorker:
     """An object in a process of its own, whose methods are called from here.
 
     Processes are forked from a server that has imported the libraries and done nothing else: each

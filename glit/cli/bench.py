@@ -139,7 +139,7 @@ def objectives_command(
     from glit.recipes.extras import require
 
     require("train", needed_for="glit bench objectives")
-    from glit.bench.objectives.run import ALL, WITHOUT_NEGATIVES, Request, run
+    from glit.bench.objectives.run import ALL, WITHOUT_NEGATIVES, ComparisonRequest, run
     from glit.bench.objectives.world import Datasets
 
     if train is None or test is None:
@@ -167,7 +167,9 @@ def objectives_command(
         given["objectives"] = WITHOUT_NEGATIVES
         left_out = ", ".join(name for name in ALL if name not in WITHOUT_NEGATIVES)
         console.print(f"{train} has no false sentences; left out: {left_out}", soft_wrap=True)
-    request = Request(output=folder, num_seeds=num_seeds, together=together, world=world, **given)
+    request = ComparisonRequest(
+        output=folder, num_seeds=num_seeds, together=together, world=world, **given
+    )
     hold(context, request.output)
     print(run(request, _lines(console, quiet=quiet)))
     console.print(f"wrote objectives.md and objectives.json in {request.output}", soft_wrap=True)

@@ -70,7 +70,7 @@ def label_command(
     from glit.audit.record import is_audit
     from glit.dataset.reader import Dataset
     from glit.label.audit_server import AuditQuestions
-    from glit.label.server import LabelSite, Questions
+    from glit.label.server import LabelSite, PairQuestions
 
     opened = Dataset(dataset)
     if is_audit(verdicts):
@@ -80,7 +80,7 @@ def label_command(
         return
     if settle:
         raise UserError(f"--settle: {verdicts} is no audit; glit pairs certify begins one")
-    questions = Questions(opened, verdicts, num=num, seed=seed)
+    questions = PairQuestions(opened, verdicts, num=num, seed=seed)
     after = f"verdicts are in {verdicts}; glit pairs calibrate uses them"
     _serve(LabelSite(questions), port, what=f"{len(questions)} pairs", after=after)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from glit.audit.judged import Judged, read_judged
-from glit.audit.record import Agreement, Claim, Plan, Record, begin, read_audit
+from glit.audit.record import Agreement, AuditPlan, Claim, Record, begin, read_audit
 from glit.curate.pair_again import check_can_change, pair_config, write_with_pairs
 from glit.curate.rewrite import finish
 from glit.dataset.certificate import (
@@ -38,7 +38,7 @@ from glit.storage.store import Store
 class Outcome:
     """How far the audit of a dataset is."""
 
-    plan: Plan
+    plan: AuditPlan
     is_new: bool
     """Whether the plan was made now."""
     judged: int
@@ -131,7 +131,7 @@ def certify(
     )  # fmt: skip
 
 
-def _opinions(plan: Plan, judged: Path | None, verdicts: Path) -> Judged | None:
+def _opinions(plan: AuditPlan, judged: Path | None, verdicts: Path) -> Judged | None:
     """The opinions that the plan was made with.
 
     Raises:

@@ -17,7 +17,13 @@ import numpy as np
 from jaxtyping import Float32
 
 from glit.clip import open_embedder
-from glit.data.reference_list import NO_THUMBNAIL, Found, Reference, ReferenceList, list_bytes
+from glit.data.reference_list import (
+    NO_THUMBNAIL,
+    Reference,
+    ReferenceList,
+    ReferenceMatch,
+    list_bytes,
+)
 from glit.data.resemblance import Thumbnail, thumbnail
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
@@ -61,7 +67,7 @@ class Overlap:
 
     sample_id: str
     source_path: str
-    found: Found
+    found: ReferenceMatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +294,7 @@ def _find(
     images: list[tuple[Row, Thumbnail, Float32[np.ndarray, " D"] | None]],
     *,
     cosine: float,
-) -> list[Found | None]:
+) -> list[ReferenceMatch | None]:
     vectors = [vector for _, _, vector in images if vector is not None]
     return references.find(
         [row.sample_id for row, _, _ in images], [small for _, small, _ in images],

@@ -43,7 +43,7 @@ _PART_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class RowSelection:
     """Which rows to take: those of a condition, of these a sample, and this in parts."""
 
     where: str = ""
@@ -92,7 +92,7 @@ class Choice:
 
 
 def select_rows(
-    dataset: Dataset, output: Path, choice: Choice, progress: StageProgress
+    dataset: Dataset, output: Path, choice: RowSelection, progress: StageProgress
 ) -> dict[str, Manifest]:
     """Write the chosen rows; the manifest of every part by its name, "" for a dataset of one.
 

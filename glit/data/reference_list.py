@@ -47,7 +47,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ReferenceMatch:
     """A reference that an image is, or resembles."""
 
     name: str
@@ -142,7 +142,7 @@ class ReferenceList:
         *,
         embeddings: Float32[np.ndarray, "N D"] | None = None,
         cosine: float = 1.0,
-    ) -> list[Found | None]:
+    ) -> list[ReferenceMatch | None]:
         """For each image the reference that it is or resembles, if there is one.
 
         Args:
@@ -162,17 +162,21 @@ class ReferenceList:
                     f"model's {embeddings.shape[1]}; write the list anew"
                 )
             alike = most_alike(embeddings, self._embeddings, least=cosine)
-        found: list[Found | None] = []
+        found: list[ReferenceMatch | None] = []
         for sample_id, other, meant in zip(sample_ids, resembled, alike, strict=True):
             same = self._number.get(bytes.fromhex(sample_id))
             if same is not None:
-                found.append(Found(name=self._names[same], kind="same file", correlation=1.0))
+                found.append(
+                    ReferenceMatch(name=self._names[same], kind="same file", correlation=1.0)
+                )
             elif other is not None:
                 name = self._names[other.reference]
-                found.append(Found(name=name, kind=other.kind, correlation=other.correlation))
+                found.append(
+                    ReferenceMatch(name=name, kind=other.kind, correlation=other.correlation)
+                )
             elif meant is not None:
                 name = self._names[meant[0]]
-                found.append(Found(name=name, kind=MEANING, correlation=meant[1]))
+                found.append(ReferenceMatch(name=name, kind=MEANING, correlation=meant[1]))
             else:
                 found.append(None)
         return found

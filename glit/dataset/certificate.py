@@ -27,7 +27,7 @@ from glit.audit.claims import (
 )
 from glit.audit.draw import Population, mixed, uncertainty, weights
 from glit.audit.judged import Judged, chance_wrong, read_judged
-from glit.audit.record import Claim, Kind, Name, Plan, Record, read_audit
+from glit.audit.record import AuditPlan, Claim, Kind, Name, Record, read_audit
 from glit.data.records import GRID_SOURCES
 from glit.data.schema import GROUNDING
 from glit.dataset.columns import NestedColumn
@@ -250,7 +250,7 @@ def _opinions(key: UInt64[np.ndarray, " n"], judged: Judged, of: Kind) -> Float[
     return wrong[found]
 
 
-def make_plan(items: Items, claim: Claim, *, judged: Judged | None = None) -> Plan:
+def make_plan(items: Items, claim: Claim, *, judged: Judged | None = None) -> AuditPlan:
     """The plan for a claim: how many verdicts are wanted, and of which parts."""
     found = needed(
         items.population, error=claim.error, alpha=1 - claim.confidence, verdicts=claim.verdicts
@@ -260,7 +260,7 @@ def make_plan(items: Items, claim: Claim, *, judged: Judged | None = None) -> Pl
         parts = growing_parts(
             items.population, error=claim.error, alpha=1 - claim.confidence, verdicts=found.verdicts
         )
-    return Plan(
+    return AuditPlan(
         claim=claim, parts=parts, typical=items.typical, verdicts=found.verdicts,
         expected=found.expected, judged_sha256="" if judged is None else judged.sha256,
         items=len(items), items_sha256=items.sha256,
@@ -268,7 +268,7 @@ def make_plan(items: Items, claim: Claim, *, judged: Judged | None = None) -> Pl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Finding:
+class AuditFinding:
     """What verdicts prove of a dataset."""
 
     tested: tuple[Audited, ...]
@@ -287,7 +287,7 @@ class Finding:
         return numbers[-1] if numbers else None
 
 
-def find(items: Items, record: Record, *, of_part: int | None = None) -> Finding:
+def find(items: Items, record: Record, *, of_part: int | None = None) -> AuditFinding:
     """Test a plan's claim by the verdicts.
 
     Args:
@@ -322,13 +322,13 @@ def find(items: Items, record: Record, *, of_part: int | None = None) -> Finding
     tested = largest_part(
         items.population, judged, wrong, parts, error=plan.claim.error, alpha=plan.claim.alpha
     )
-    return Finding(
+    return AuditFinding(
         tested=tuple(tested), judged=judged, wrong=wrong, names=names,
         out_of_turn=len(number) - in_turn,
     )  # fmt: skip
 
 
-def certificate(items: Items, record: Record, finding: Finding) -> Certificate:
+def certificate(items: Items, record: Record, finding: AuditFinding) -> Certificate:
     """The certificate of what is proved.
 
     Raises:
@@ -364,7 +364,7 @@ def certificate(items: Items, record: Record, finding: Finding) -> Certificate:
     )
 
 
-def not_proved(items: Items, record: Record, finding: Finding) -> str:
+def not_proved(items: Items, record: Record, finding: AuditFinding) -> str:
     """Why a claim is not proved yet, and with how many verdicts it could be."""
     plan, first = record.plan, finding.tested[0]
     claim = plan.claim

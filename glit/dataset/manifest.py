@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from glit.audit.record import Plan
+from glit.audit.record import AuditPlan
 from glit.data.schema import READABLE_VERSIONS
 from glit.dataset.local_pairs import count_without_pair
 from glit.errors import DatasetError, InputError, UserError, cut, first_line
@@ -210,7 +210,7 @@ class Certificate:
     computes it again from the verdicts.
     """
 
-    plan: Plan
+    plan: AuditPlan
     """What was claimed, and how items were drawn."""
     part: int = limited(least=0)
     """Which of the plan's parts is proved, counted from 0."""

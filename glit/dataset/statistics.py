@@ -109,7 +109,7 @@ class Statistics:
 
 
 @dataclass(slots=True)
-class Tally:
+class CaptionTally:
     """Counts over captions, and over the rows of a dataset, while they pass."""
 
     images: int = 0
@@ -172,7 +172,7 @@ class Tally:
         self.scored += int(known.sum())
         self.similarity.append(similarity)
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: CaptionTally) -> None:
         """Add the counts of another."""
         for name in ("words", "sentences", "tokens", "kinds"):
             getattr(self, name).update(getattr(other, name))
@@ -233,10 +233,10 @@ def dataset_statistics(
         InputError: the dataset has no rows.
     """
     counting = None if tokenizer is None else tokenizer[1]
-    version, found = manifest.schema_version, Tally()
+    version, found = manifest.schema_version, CaptionTally()
 
-    def count(name: str) -> Tally:
-        own = Tally()
+    def count(name: str) -> CaptionTally:
+        own = CaptionTally()
         try:
             for table in _tables(store, name, version):
                 own.rows(table, counting)
@@ -264,7 +264,7 @@ def narrowed_statistics(dataset: Dataset) -> Statistics:
     Raises:
         DatasetError: a file is damaged.
     """
-    found, columns = Tally(), _columns(dataset.schema)
+    found, columns = CaptionTally(), _columns(dataset.schema)
     for number in range(len(dataset.places)):
         found.rows(dataset.table(columns, row_group=number), None)
     return found.statistics(dataset.manifest, tokenizer=dataset.manifest.tokenizer.name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glit.doctor.inputs import Images
+from glit.doctor.inputs import BuildImages
 from glit.doctor.pilot import CAPTIONS
 from glit.images import IMAGE_SUFFIXES
 from glit.inputs.files import ImageFiles
@@ -68,7 +68,9 @@ class Pace:
         )
 
 
-def pace(images: Images, recipe: Recipe, name: str, settings: list[str], *, device: str) -> Pace:
+def pace(
+    images: BuildImages, recipe: Recipe, name: str, settings: list[str], *, device: str
+) -> Pace:
     """Build a few images with a recipe and measure its speed.
 
     Args:

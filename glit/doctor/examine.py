@@ -8,7 +8,7 @@ from typing import Any
 
 from glit.doctor.estimate import Pace, pace
 from glit.doctor.finding import Finding
-from glit.doctor.inputs import Images, disk, look_at_images
+from glit.doctor.inputs import BuildImages, disk, look_at_images
 from glit.doctor.machine import machine
 from glit.doctor.models import Model, check_models, hub, models
 from glit.doctor.packages import packages
@@ -79,7 +79,7 @@ def examine(
     report.models = models([chosen, *others.values()])
     said, answers = hub()
     report.findings += [said, check_models(report.models, chosen.name, hub_answers=answers)]
-    seen: Images | None = None
+    seen: BuildImages | None = None
     if images is not None:
         tell("looking at the images")
         try:
@@ -96,7 +96,7 @@ def examine(
     return report
 
 
-def _only_scenes(seen: Images, found: list[Model], recipe: Recipe) -> list[Finding]:
+def _only_scenes(seen: BuildImages, found: list[Model], recipe: Recipe) -> list[Finding]:
     """A build of photographs with the mini models runs, and is worth nothing."""
     wanted = flow(recipe.tables).models(recipe)
     asked = {name for role, (name, _) in wanted.items() if role != "tokenizer"}
@@ -116,7 +116,7 @@ def _only_scenes(seen: Images, found: list[Model], recipe: Recipe) -> list[Findi
 
 
 def _time(
-    report: Report, seen: Images, recipe: Recipe, name: str, settings: list[str],
+    report: Report, seen: BuildImages, recipe: Recipe, name: str, settings: list[str],
     tell: Callable[[str], None],
 ) -> None:  # fmt: skip
     absent = [m.name for m in report.models if recipe.name in m.recipes and not m.here]

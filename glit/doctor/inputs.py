@@ -32,7 +32,7 @@ _MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Images:
+class BuildImages:
     """The images that a build would read."""
 
     source: Source
@@ -44,7 +44,7 @@ class Images:
     """How many of these look like glit's procedural scenes."""
 
 
-def look_at_images(images: str, recipe: Recipe) -> tuple[Images, list[Finding]]:
+def look_at_images(images: str, recipe: Recipe) -> tuple[BuildImages, list[Finding]]:
     """List all images and decode a sample.
 
     Raises:
@@ -57,7 +57,7 @@ def look_at_images(images: str, recipe: Recipe) -> tuple[Images, list[Finding]]:
             about="images", state="fails", found=f"{images}: no images found",
             todo="give a folder, a glob or a list of JPEG, PNG, WebP, TIFF, BMP, GIF or AVIF files",
         )  # fmt: skip
-        return Images(source=source, number=0, num_bytes=0, decoded=()), [missing]
+        return BuildImages(source=source, number=0, num_bytes=0, decoded=()), [missing]
     good, bad, scenes = _decoded(sample, ImageFiles(source.root), recipe.of(IngestConfig))
     found = f"{number} files, {size(num_bytes)}; {len(good)} of {len(sample)} looked at decode"
     if not bad:
@@ -70,7 +70,7 @@ def look_at_images(images: str, recipe: Recipe) -> tuple[Images, list[Finding]]:
             found=f"{found}; not: {named}",
             todo="such files become rows of drops.parquet" if good else "see if they are images",
         )
-    seen = Images(
+    seen = BuildImages(
         source=source, number=number, num_bytes=num_bytes, decoded=tuple(good), scenes=scenes
     )
     return seen, [said]
@@ -132,7 +132,7 @@ def _room_there(output: str) -> Finding:
     return Finding(about="disk", state="ok", found=f"{output}: objects can be written")
 
 
-def disk(images: Images | None, recipe: Recipe, output: str) -> Iterator[Finding]:
+def disk(images: BuildImages | None, recipe: Recipe, output: str) -> Iterator[Finding]:
     """Check the space for the dataset, on a disk or at an address."""
     if "://" in output:
         yield _room_there(output)

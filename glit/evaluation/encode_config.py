@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from glit.plain import limited
-from glit.recipes.config import Table
+from glit.recipes.config import RecipeTable
 
 FitChoice = Literal["model", "resize", "centre-crop"]
 DeviceChoice = Literal["auto", "cpu", "cuda", "mps"]
@@ -14,7 +14,7 @@ Splitter = Literal["sentencex", "punkt", "dot"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EncodeConfig(Table):
+class EncodeConfig(RecipeTable):
     """How images and texts are read and encoded."""
 
     table: ClassVar[str] = "evaluate"

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from glit.errors import InputError
-from glit.evaluation.questions import ImageFiles
+from glit.evaluation.questions import QuestionImages
 from glit.images import ImageError, open_with_pillow, pixel_limit
 from glit.images.soundness import check_before
 
@@ -26,7 +26,7 @@ _VOC = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Labelled:
+class LabelledImages:
     """Image files, files with their labels, and names of the classes."""
 
     images: list[Path]
@@ -35,10 +35,10 @@ class Labelled:
     """Label k + 1 of a file is class k; 0 and labels above are not counted."""
 
 
-class LabelMaps(ImageFiles):
+class LabelMaps(QuestionImages):
     """Image files with a label for every pixel."""
 
-    def __init__(self, name: str, labelled: Labelled) -> None:
+    def __init__(self, name: str, labelled: LabelledImages) -> None:
         super().__init__(name, labelled.images)
         self.maps = labelled.maps
         self.classes = labelled.classes
@@ -65,18 +65,18 @@ class LabelMaps(ImageFiles):
         return np.where((found >= 0) & (found < len(self.classes)), found, IGNORED)
 
 
-def voc(folder: Path, split: str | None) -> Labelled:
+def voc(folder: Path, split: str | None) -> LabelledImages:
     """Pascal VOC 2012 (``VOCdevkit/VOC2012``): 20 classes, the background is not counted."""
     parts = folder / "ImageSets" / "Segmentation"
     names = (parts / f"{split or 'val'}.txt").read_text(encoding="utf-8").split()
-    return Labelled(
+    return LabelledImages(
         images=[folder / "JPEGImages" / f"{name}.jpg" for name in names],
         maps=[folder / "SegmentationClass" / f"{name}.png" for name in names],
         classes=[(name,) for name in _VOC],
     )
 
 
-def ade20k(folder: Path, split: str | None) -> Labelled:
+def ade20k(folder: Path, split: str | None) -> LabelledImages:
     """ADE20K's 150 classes (``ADEChallengeData2016``), named by its ``objectInfo150.txt``."""
     part = split or "validation"
     maps = sorted((folder / "annotations" / part).glob("*.png"))
@@ -84,14 +84,14 @@ def ade20k(folder: Path, split: str | None) -> Labelled:
         header, *rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
     if uneven := [row for row in rows if len(row) != len(header)]:
         raise ValueError(f"objectInfo150.txt: {len(header)} columns, but a row is {uneven[0]}")
-    return Labelled(
+    return LabelledImages(
         images=[folder / "images" / part / f"{path.stem}.jpg" for path in maps],
         maps=maps,
         classes=[tuple(name.strip() for name in row[-1].split(",")) for row in rows],
     )
 
 
-READERS: dict[str, Callable[[Path, str | None], Labelled]] = {"voc": voc, "ade20k": ade20k}
+READERS: dict[str, Callable[[Path, str | None], LabelledImages]] = {"voc": voc, "ade20k": ade20k}
 """By the name that ``--format`` takes."""
 
 
@@ -123,5 +123,5 @@ def open_label_maps(name: str, folder: Path, *, split: str | None, limit: int = 
         raise InputError(f"{folder}: {len(missing)} label files are missing (first: {missing[0]})")
     return LabelMaps(
         name,
-        Labelled(images=found.images[kept], maps=found.maps[kept], classes=found.classes),
+        LabelledImages(images=found.images[kept], maps=found.maps[kept], classes=found.classes),
     )

@@ -34,7 +34,7 @@ class Question:
     """Category with a score of its own; empty if the benchmark has none."""
 
 
-class ImageFiles:
+class QuestionImages:
     """Image files as a collection of a measurement; the last few stay decoded, since several boxes
     of one image follow each other."""
 
@@ -76,7 +76,7 @@ class ImageFiles:
         return width, height
 
 
-class Questions(ImageFiles):
+class Questions(QuestionImages):
     """Questions, and the image files that they ask about."""
 
     def __init__(self, name: str, questions: Sequence[Question]) -> None:

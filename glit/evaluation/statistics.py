@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from glit.dataset.statistics import Statistics, Tally
+from glit.dataset.statistics import CaptionTally, Statistics
 from glit.errors import InputError
 from glit.inputs.user_captions import TEXT_KEYS, captions_in
 from glit.models.tokenizer import TextTokenizer
@@ -39,7 +39,7 @@ def annotation_statistics(
         raise InputError(f"{file}: no caption under {' or '.join(TEXT_KEYS)}")
     split_text = make_splitter("sentencex", "en")
     name, counting = tokenizer or ("", None)
-    tally = Tally(images=images)
+    tally = CaptionTally(images=images)
     for batch in batched(texts, _BATCH):
         tally.texts(batch, (len(split_text(text)) for text in batch), counting)
     return tally.statistics(tokenizer=name)

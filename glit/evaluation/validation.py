@@ -17,7 +17,7 @@ from glit.evaluation.tasks.retrieval import retrieval
 from glit.runtime.cores import num_threads
 from glit.training.config import TrainConfig
 from glit.training.setup import Ingredients
-from glit.training.validation import Measure, Measured
+from glit.training.validation import Measure, ValidationScore
 
 Task = Callable[[CollectionEmbedder, Collection, EvaluateConfig], Metrics]
 
@@ -46,7 +46,7 @@ def open_validation(config: TrainConfig, ingredients: Ingredients) -> Measure:
     if config.validation_classes:
         opened.append((classify, ClassFolder(Path(config.validation_classes))))
 
-    def measure() -> Measured:
+    def measure() -> ValidationScore:
         model = ingredients.model
         model.eval()
         try:
@@ -57,7 +57,7 @@ def open_validation(config: TrainConfig, ingredients: Ingredients) -> Measure:
         finally:
             model.train()
         recalls = [found[f"{way}_recall@1"] for way in WAYS] if config.validation else []
-        return Measured(
+        return ValidationScore(
             metrics={f"validation_{name}": value for name, value in found.items()},
             score=sum(recalls) / len(recalls) if recalls else found["acc1"],
         )

@@ -9,7 +9,7 @@ from typing import Any
 from glit.executors.protocols import Job
 
 
-class Flow:
+class JobFlow:
     """Jobs in the order of the flow, of which those in different places overlap.
 
     A job begins, the first of the flow first, when nothing is at work in its place and one of its

@@ -23,7 +23,7 @@ from ray.exceptions import RayError
 
 from glit.errors import RunError, UserError, first_line
 from glit.executors.crash_bisect import HangTimeout
-from glit.executors.flow import Flow
+from glit.executors.flow import JobFlow
 from glit.executors.protocols import Job, Task
 from glit.executors.ray_actor import RemoteActor, end
 from glit.executors.ray_pool import Kind, Pool
@@ -67,7 +67,7 @@ class RayExecutor:
 
     def run(self, jobs: Sequence[Job]) -> None:
         """See :class:`glit.executors.protocols.Executor`."""
-        flow, pools = Flow(jobs), dict[str, Pool]()
+        flow, pools = JobFlow(jobs), dict[str, Pool]()
         beside_gpus = any(job.units and job.task.needs.place == "cuda" for job in jobs)
         try:
             self._begin(flow, pools, beside_gpus=beside_gpus)
@@ -83,7 +83,7 @@ class RayExecutor:
                 pool.kill()
             raise
 
-    def _begin(self, flow: Flow, pools: dict[str, Pool], *, beside_gpus: bool) -> None:
+    def _begin(self, flow: JobFlow, pools: dict[str, Pool], *, beside_gpus: bool) -> None:
         """Open the pools of the jobs that can begin."""
         for job in flow.beginning():
             job.begin()
@@ -120,7 +120,7 @@ class RayExecutor:
         if self._started_here:
             ray.shutdown()
 
-    def _open(self, job: Job, flow: Flow, *, beside_gpus: bool) -> Pool:
+    def _open(self, job: Job, flow: JobFlow, *, beside_gpus: bool) -> Pool:
         task, resources = job.task, ray.cluster_resources()
         number = self._size(job, beside_gpus=beside_gpus)
         gpus = int(resources.get("GPU", 0)) if task.needs.gpus else 0

@@ -19,7 +19,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glit.exporters.parts import Local, crop, local_of, several_of, write_picture
+from glit.exporters.parts import LocatedSentence, crop, local_of, several_of, write_picture
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
@@ -54,7 +54,7 @@ def export_goal(dataset: Dataset, folder: Path, report: Report) -> None:
         file.write("\n]\n")
 
 
-def _segment(row: Row, local: Local, rank: int, folder: Path) -> dict[str, Any]:
+def _segment(row: Row, local: LocatedSentence, rank: int, folder: Path) -> dict[str, Any]:
     name = f"segments/{row.sample_id}_{rank}.png"
     (folder / name).write_bytes(crop(row, local.region))
     x0, y0, x1, y1 = local.region.box.xyxy

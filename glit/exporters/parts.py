@@ -32,7 +32,7 @@ _UNSAFE = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|\ud800-\udfff]')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Local:
+class LocatedSentence:
     """A sentence with a region, and that region."""
 
     pair: Pair
@@ -50,10 +50,12 @@ def several_of(row: Row) -> dict[str, Any]:
     return {CAPTIONS[0]: several} if (several := captions_of(row)) else {}
 
 
-def local_of(row: Row) -> list[Local]:
+def local_of(row: Row) -> list[LocatedSentence]:
     """The usable pairs of a row, best first."""
     return [
-        Local(pair=pair, sentence=row.sentences[pair.sentence], region=row.regions[pair.region])
+        LocatedSentence(
+            pair=pair, sentence=row.sentences[pair.sentence], region=row.regions[pair.region]
+        )
         for pair in row.pairs
         if not pair.global_wins
     ]

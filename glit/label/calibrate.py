@@ -21,7 +21,7 @@ from glit.dataset.recorded_rules import scores_of
 from glit.dataset.row import Row
 from glit.errors import InputError, RecipeError
 from glit.label.precision import Judged, Precision, precision
-from glit.label.verdicts import Labelled
+from glit.label.verdicts import JudgedPair
 from glit.rules.calibration import Calibration
 from glit.rules.evidence import (
     AGREEMENT,
@@ -56,7 +56,7 @@ class Quality:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class CalibrationReport:
     """A fitted calibration and its quality."""
 
     calibration: Calibration
@@ -78,8 +78,8 @@ class _Case:
 
 
 def calibrate(
-    dataset: Dataset, verdicts: Mapping[tuple[str, int], Labelled], config: PairConfig
-) -> Report:
+    dataset: Dataset, verdicts: Mapping[tuple[str, int], JudgedPair], config: PairConfig
+) -> CalibrationReport:
     """Fit probability and support to verdicts.
 
     Args:
@@ -107,7 +107,7 @@ def calibrate(
         support=support,
         fitted_on={"pairs": quality.cases, "right": quality.right, "where": "verdicts of a person"},
     )
-    return Report(
+    return CalibrationReport(
         calibration=calibration,
         pairs=quality,
         sentences=of_sentences,
@@ -116,7 +116,7 @@ def calibrate(
     )
 
 
-def _judged(dataset: Dataset, verdicts: Mapping[tuple[str, int], Labelled]) -> Iterator[Judged]:
+def _judged(dataset: Dataset, verdicts: Mapping[tuple[str, int], JudgedPair]) -> Iterator[Judged]:
     """The dataset's pairs on whose region there is a verdict."""
     samples = {sample_id for sample_id, _ in verdicts}
     for row in dataset.rows(images=False):
@@ -131,7 +131,7 @@ def _judged(dataset: Dataset, verdicts: Mapping[tuple[str, int], Labelled]) -> I
 
 
 def _cases(
-    dataset: Dataset, verdicts: Mapping[tuple[str, int], Labelled], config: PairConfig
+    dataset: Dataset, verdicts: Mapping[tuple[str, int], JudgedPair], config: PairConfig
 ) -> Sequence[_Case]:
     rule = config.make_rule()
     samples = {sample_id for sample_id, _ in verdicts}
@@ -162,7 +162,7 @@ def _cases(
     return found
 
 
-def _is_right(row: Row, said: Labelled, chosen: int) -> bool | None:
+def _is_right(row: Row, said: JudgedPair, chosen: int) -> bool | None:
     if said.verdict in ("none", "false"):
         return False
     if said.region >= len(row.regions):

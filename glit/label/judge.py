@@ -71,7 +71,7 @@ _LONGEST_WORD = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class JudgeTally:
     """What a run of the judge did."""
 
     judged: Judged
@@ -91,7 +91,7 @@ def judge(
     structured: bool,
     most: int | None = None,
     report: Callable[[int], None] = lambda number: None,
-) -> Tally:
+) -> JudgeTally:
     """Ask a model about all items, or about the first ones of the draw; go on where it stopped.
 
     Args:
@@ -132,7 +132,7 @@ def judge(
     judged = read_judged(output)
     if judged.fault:
         raise RunError(f"{output}: {judged.fault}; it cannot judge these {claim.of}")
-    return Tally(judged=judged, asked=asked, failed=failed)
+    return JudgeTally(judged=judged, asked=asked, failed=failed)
 
 
 def _held(output: Path, judging: Judging) -> Judged:

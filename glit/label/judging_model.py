@@ -11,7 +11,7 @@ from glit.backends.captioners import CAPTIONERS
 from glit.dataset.certificate import items_of
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
-from glit.label.judge import Tally, judge, prompt_sha256
+from glit.label.judge import JudgeTally, judge, prompt_sha256
 from glit.models.weights import resolve
 from glit.plain import MisfitError, from_plain
 from glit.planning.recipe import overridden_tables, read_tables
@@ -32,7 +32,7 @@ def judge_with(
     where: str,
     num: int | None,
     report: Callable[[int], None] = lambda number: None,
-) -> Tally:
+) -> JudgeTally:
     """Ask the model of a recipe about a dataset; see :func:`glit.judge`.
 
     Raises:

@@ -12,7 +12,7 @@ from glit.dataset.row import Row
 from glit.errors import InputError
 from glit.label.audit_server import ANSWERS, AuditQuestions
 from glit.label.choose import choose, pair_of
-from glit.label.verdicts import VERDICTS, Labelled, add_verdict, read_verdicts
+from glit.label.verdicts import VERDICTS, JudgedPair, add_verdict, read_verdicts
 from glit.runtime.local_server import Answer, Site, as_json, shown, whole_number
 
 
@@ -24,7 +24,7 @@ class LabelSite(Site):
         "script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'"
     )
 
-    def __init__(self, questions: Questions | AuditQuestions) -> None:
+    def __init__(self, questions: PairQuestions | AuditQuestions) -> None:
         self._questions = questions
 
     def answer(self, address: str) -> Answer:
@@ -47,7 +47,7 @@ class LabelSite(Site):
         return as_json({})
 
 
-class Questions:
+class PairQuestions:
     """The pairs to judge and the answers so far; safe for threads."""
 
     def __init__(self, dataset: Dataset, answers: Path, *, num: int, seed: int) -> None:
@@ -102,7 +102,7 @@ class Questions:
         if verdict not in VERDICTS:
             raise InputError(f"verdict {verdict!r}: want one of {', '.join(VERDICTS)}")
         _, labelled = self._asked(number)
-        made = Labelled(**labelled, verdict=verdict)
+        made = JudgedPair(**labelled, verdict=verdict)
         with self._lock:
             add_verdict(self._answers, made)
             self._given[made.key] = made

@@ -24,7 +24,7 @@ VERDICTS: tuple[str, ...] = get_args(Verdict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Labelled:
+class JudgedPair:
     """A pair and its verdict."""
 
     sample_id: str
@@ -40,7 +40,7 @@ class Labelled:
         return self.sample_id, self.sentence
 
 
-def read_verdicts(file: Path) -> dict[tuple[str, int], Labelled]:
+def read_verdicts(file: Path) -> dict[tuple[str, int], JudgedPair]:
     """Read the last verdict on every sentence; empty if the file does not exist.
 
     A last line that was not finished, as after a full disk, is no verdict; nor is such a beginning
@@ -49,7 +49,7 @@ def read_verdicts(file: Path) -> dict[tuple[str, int], Labelled]:
     Raises:
         InputError: another line is not a verdict.
     """
-    found: dict[tuple[str, int], Labelled] = {}
+    found: dict[tuple[str, int], JudgedPair] = {}
     if not file.exists():
         return found
     try:
@@ -68,7 +68,7 @@ def read_verdicts(file: Path) -> dict[tuple[str, int], Labelled]:
     return found
 
 
-def add_verdict(file: Path, labelled: Labelled) -> None:
+def add_verdict(file: Path, labelled: JudgedPair) -> None:
     """Append a line, on disk when this returns; of one that cannot be written nothing is left.
 
     Raises:
@@ -115,8 +115,8 @@ def _is_verdict(line: str) -> bool:
     return True
 
 
-def _parsed(line: str, where: str) -> Labelled:
+def _parsed(line: str, where: str) -> JudgedPair:
     try:
-        return from_plain(Labelled, json.loads(line))
+        return from_plain(JudgedPair, json.loads(line))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not a verdict on a pair ({cut(str(error))})") from error

@@ -93,7 +93,7 @@ def stated_licence(path: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class WeightsEntry:
     """A table of ``manifests/weights.toml``: of ``mini``, ``id`` and ``file`` it has one."""
 
     licence: str
@@ -113,10 +113,10 @@ class Entry:
     """Hub commit, or version of a mini model."""
 
 
-def manifest() -> dict[str, Entry]:
+def manifest() -> dict[str, WeightsEntry]:
     """The models of ``manifests/weights.toml`` by name."""
     tables = tomllib.loads(weights_manifest().read_text(encoding="utf-8"))
-    return {name: Entry(**table) for name, table in tables.items()}
+    return {name: WeightsEntry(**table) for name, table in tables.items()}
 
 
 def resolve(name: str, revision: str = "main", *, random_weights: bool = False) -> Resolved:
@@ -147,7 +147,7 @@ def resolve(name: str, revision: str = "main", *, random_weights: bool = False) 
     )
 
 
-def _locate(name: str, revision: str) -> tuple[Entry, Path | None, str]:
+def _locate(name: str, revision: str) -> tuple[WeightsEntry, Path | None, str]:
     """What is known of a model, where it lies on this machine, and its revision; nothing is
     downloaded or read."""
     entry = _entry(name)
@@ -161,12 +161,12 @@ def _locate(name: str, revision: str) -> tuple[Entry, Path | None, str]:
     if entry.file:
         return entry, _find_file(entry), PUBLISHED
     if _is_path(name):
-        return Entry(licence=""), None, LOCAL
+        return WeightsEntry(licence=""), None, LOCAL
     revision = revision if revision != "main" else entry.revision
     return entry, _cached(entry.id, revision), revision
 
 
-def _check(path: Path, entry: Entry, name: str, *, random_weights: bool = False) -> None:
+def _check(path: Path, entry: WeightsEntry, name: str, *, random_weights: bool = False) -> None:
     """Refuse a model that is not whole, and another file under a published name: half a download
     is the likeliest one."""
     if entry.file and entry.sha256:
@@ -175,7 +175,7 @@ def _check(path: Path, entry: Entry, name: str, *, random_weights: bool = False)
     check_complete(path, name=name, pickle_sha256=pickle_sha256, random_weights=random_weights)
 
 
-def _is_whole(path: Path, entry: Entry, name: str) -> bool:
+def _is_whole(path: Path, entry: WeightsEntry, name: str) -> bool:
     try:
         _check(path, entry, name)
     except WeightsError:
@@ -224,7 +224,7 @@ def look_up(name: str, revision: str = "main") -> LookedUp:
     return LookedUp(path=path, num_bytes=size, fetch=fetch, from_hub=bool(entry.id))
 
 
-def _fetch_from_hub(entry: Entry, revision: str) -> str:
+def _fetch_from_hub(entry: WeightsEntry, revision: str) -> str:
     pin = "" if revision == "main" else f" --revision {revision}"
     return f"hf download {entry.id}{pin}"
 
@@ -235,7 +235,7 @@ def weights_folder() -> Path:
     return Path(given) if given else cache_folder() / "weights"
 
 
-def _entry(name: str) -> Entry:
+def _entry(name: str) -> WeightsEntry:
     """What the manifest has under a name, a hub id or a file's name; else an entry for the hub."""
     known = manifest()
     if name in known:
@@ -243,24 +243,24 @@ def _entry(name: str) -> Entry:
     for entry in known.values():
         if name in (entry.id, entry.file):
             return entry
-    return Entry(id=name, licence="")
+    return WeightsEntry(id=name, licence="")
 
 
 # -- files published outside the hub ---------------------------------------------------------------
 
 
-def _entry_of_file(path: Path) -> Entry:
+def _entry_of_file(path: Path) -> WeightsEntry:
     """What the manifest says of a file of this name; for others and folders nothing."""
     known = [entry for entry in manifest().values() if entry.file == path.name]
-    return known[0] if known and path.is_file() else Entry(licence="")
+    return known[0] if known and path.is_file() else WeightsEntry(licence="")
 
 
-def _find_file(entry: Entry) -> Path | None:
+def _find_file(entry: WeightsEntry) -> Path | None:
     places = (Path(), weights_folder())
     return next((p.resolve() for p in (f / entry.file for f in places) if p.is_file()), None)
 
 
-def _fetch_file(entry: Entry) -> str:
+def _fetch_file(entry: WeightsEntry) -> str:
     target = _shown(weights_folder() / entry.file)
     return f"curl -L --create-dirs -o {target} {entry.source}"
 
@@ -289,7 +289,7 @@ def _cached(hub_id: str, revision: str) -> Path | None:
         return None
 
 
-def _download(entry: Entry, revision: str) -> Path | None:
+def _download(entry: WeightsEntry, revision: str) -> Path | None:
     """The folder as the hub has it, None where the hub does not answer or has no such model."""
     hub = _hub()
     if is_offline() or not _answers(hub.constants.ENDPOINT):
@@ -361,7 +361,7 @@ def _hub() -> Any:
     return huggingface_hub
 
 
-def _missing(name: str, entry: Entry, revision: str) -> MissingModelError:
+def _missing(name: str, entry: WeightsEntry, revision: str) -> MissingModelError:
     """The error for a model that is nowhere."""
     if entry.file:
         return MissingModelError(

@@ -19,14 +19,14 @@ from glit.stages.plan import Plan
 from glit.storage.store import Entry
 from glit.work.folder import Work
 from glit.work.listing import Chunk, open_listing, read_chunk
-from glit.work.scan import NOT_THERE, Found
+from glit.work.scan import NOT_THERE, ScannedFiles
 
 _ROWS = 65_536
 _MOST_NAMED = 3
 """How many captions without an image a message names."""
 
 
-def note_user_files(plan: Plan, now: Found, progress: StageProgress) -> None:
+def note_user_files(plan: Plan, now: ScannedFiles, progress: StageProgress) -> None:
     """Say what kinds of captions the user's file has, and which of its paths no image has."""
     if plan.brought is not None and plan.brought.kinds:
         kinds = ", ".join(plan.brought.kinds)

@@ -23,7 +23,7 @@ Precision = Literal["auto", "float32", "bfloat16", "float16"]
 _SPEED, _ADDED, _STEP = "speed", "added", "step"
 
 
-class Table:
+class RecipeTable:
     """A table of a recipe, whose numbers and words are checked against what their fields allow."""
 
     __slots__ = ()

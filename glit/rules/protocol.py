@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from glit.data.records import Region, Scores
 from glit.errors import RecipeError
 from glit.plain import limited
-from glit.recipes.config import Table, added
+from glit.recipes.config import RecipeTable, added
 
 Matrix = Float[np.ndarray, "S R"]
 OPENAI_SCALE = 100.0
@@ -63,7 +63,7 @@ def is_detected(regions: Sequence[Region]) -> Bool[np.ndarray, " R"]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weighed(Table):
+class Weighed(RecipeTable):
     """A rule over logits: cosines times CLIP's own scale, mixed with those of head phrases."""
 
     table: ClassVar[str] = "pair"

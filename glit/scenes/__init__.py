@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glit.data.rle import decode_rle, encode_rle
-from glit.scenes.captions import SceneCaption, Sentence, canonical_caption, write_caption
+from glit.scenes.captions import SceneCaption, SceneSentence, canonical_caption, write_caption
 from glit.scenes.layout import SPLITS, Scene, SceneObject, draw_scene, split_of_seed
 from glit.scenes.render import Rendering, render
 from glit.scenes.write import TRUTH_SCHEMA, write_scenes
@@ -15,7 +15,7 @@ __all__ = [
     "Scene",
     "SceneCaption",
     "SceneObject",
-    "Sentence",
+    "SceneSentence",
     "canonical_caption",
     "decode_rle",
     "draw_scene",

@@ -97,7 +97,7 @@ _RELATION_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sentence:
+class SceneSentence:
     """One sentence of a scene's caption."""
 
     text: str
@@ -115,7 +115,7 @@ class SceneCaption:
     """The captions of a scene."""
 
     text: str
-    sentences: tuple[Sentence, ...]
+    sentences: tuple[SceneSentence, ...]
     short: str
     """One line that names every object by colour and shape, the background and the light."""
 
@@ -306,12 +306,12 @@ def _remarks(scene: Scene, parts: list[Part], rng: random.Random) -> list[Part]:
 
 
 def _join(parts: list[Part], short: str) -> SceneCaption:
-    sentences: list[Sentence] = []
+    sentences: list[SceneSentence] = []
     position = 0
     for text, kind, item in parts:
         end = position + len(text)
         sentences.append(
-            Sentence(text=text, char_start=position, char_end=end, kind=kind, object=item)
+            SceneSentence(text=text, char_start=position, char_end=end, kind=kind, object=item)
         )
         position = end + 1
     return SceneCaption(

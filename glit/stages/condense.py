@@ -16,7 +16,7 @@ from glit.plain import limited
 from glit.recipes.config import Choice
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
-from glit.stages.language_model import Question, answers
+from glit.stages.language_model import TextQuestion, answers
 from glit.stages.plan import Plan, Recipe
 from glit.storage.members import is_utf8
 from glit.text.condensed import condensed_text, invented_words
@@ -130,10 +130,10 @@ class CondenseStage(Stage):
         found = answers(self._model, questions, attempt=attempt)
         return {at: self._outcome(samples[at], answer) for at, answer in found.items()}
 
-    def _question(self, sample: Sample, remark: str) -> Question:
+    def _question(self, sample: Sample, remark: str) -> TextQuestion:
         assert sample.caption is not None
         parts = filter(None, [self._instruction, remark, sample.caption.text])
-        return Question(sample=sample, prompt="\n\n".join(parts))
+        return TextQuestion(sample=sample, prompt="\n\n".join(parts))
 
     def _outcome(self, sample: Sample, raw: RawCaption | Drop) -> tuple[Outcome, str | None]:
         """The sample with its short caption, or why there is none; and what the model is told if

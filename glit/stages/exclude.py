@@ -18,7 +18,7 @@ from glit.data.resemblance import thumbnail
 from glit.errors import InputError
 from glit.images import Pixels
 from glit.models.device import best_device
-from glit.recipes.config import Device, Precision, Table, added, require_value, speed_only
+from glit.recipes.config import Device, Precision, RecipeTable, added, require_value, speed_only
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan, Recipe
@@ -33,7 +33,7 @@ _MOST_BYTES = 1 << 31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExcludeConfig(Table):
+class ExcludeConfig(RecipeTable):
     """Images that must not be in the dataset."""
 
     table: ClassVar = "exclude"

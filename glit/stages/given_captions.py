@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import CaptionLookup
-from glit.backends.region_files import Place, RegionOfFile
+from glit.backends.region_files import CharacterSpan, RegionOfFile
 from glit.data.records import Drop, Sample
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan
@@ -64,4 +64,4 @@ class GivenCaptions:
 
 
 def _has_place(region: RegionOfFile) -> bool:
-    return any(isinstance(said, Place) for said in (*region.sentences, *region.phrases))
+    return any(isinstance(said, CharacterSpan) for said in (*region.sentences, *region.phrases))

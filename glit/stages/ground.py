@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from glit.backends.base import Backend
 from glit.backends.grounders import GROUNDERS
-from glit.backends.protocols import Found, Grounder, GrounderConfig
+from glit.backends.protocols import Grounder, GrounderConfig, PhraseDetections
 from glit.backends.region_files import RegionOfFile, phrase_span, read_region_file
 from glit.backends.user_tables import UserTable
 from glit.data import rows
@@ -118,7 +118,9 @@ class GroundStage(Stage):
                 result = image if isinstance(image, Drop) else next(found)
                 yield result if isinstance(result, Drop) else self._finished(sample, *result)
 
-    def _find(self, items: Sequence[Loaded]) -> list[tuple[list[dict[str, Any]], list[Found]]]:
+    def _find(
+        self, items: Sequence[Loaded]
+    ) -> list[tuple[list[dict[str, Any]], list[PhraseDetections]]]:
         """The phrases of each sample and what was found of them."""
         phrases = [phrases_of(sample, self._tokenizer) for sample, _ in items]
         pixels = [image for _, image in items if not isinstance(image, Drop)]
@@ -127,7 +129,7 @@ class GroundStage(Stage):
         return list(zip(phrases, self._grounder.find(pixels, texts), strict=True))
 
     def _finished(
-        self, sample: Sample, phrases: list[dict[str, Any]], found: list[Found]
+        self, sample: Sample, phrases: list[dict[str, Any]], found: list[PhraseDetections]
     ) -> Sample:
         assert sample.regions is not None
         regions = list(sample.regions)
@@ -232,7 +234,7 @@ class ReadPhrases(GroundStage):
             return Drop(reason="bad_masks", message=str(error))
         spans = [(_sentence_of(sample, span), *span) for span in sorted(found)]
         boxes = [
-            Found(
+            PhraseDetections(
                 boxes=np.array([region.box.xyxy for region in found[start, end]]),
                 scores=np.array([region.score for region in found[start, end]], np.float32),
             )

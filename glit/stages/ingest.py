@@ -17,7 +17,7 @@ from glit.images.formats import OTHER_IMAGE_SUFFIXES, suffix_of
 from glit.images.likeness import look
 from glit.inputs.files import MOST_BYTES
 from glit.plain import limited
-from glit.recipes.config import Table, speed_only
+from glit.recipes.config import RecipeTable, speed_only
 from glit.runtime.prefetch import map_ahead
 from glit.stages import dedup
 from glit.stages.base import TableStep
@@ -28,7 +28,7 @@ from glit.storage.store import Entry, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IngestConfig(Table):
+class IngestConfig(RecipeTable):
     """The limits on input images."""
 
     table: ClassVar = "ingest"

@@ -20,7 +20,7 @@ Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class TextQuestion:
     """What a language model is asked about a sample."""
 
     sample: Sample
@@ -32,7 +32,7 @@ class Question:
 
 
 def answers(
-    model: ContinuousCaptioner, questions: Mapping[Key, Question], *, attempt: int
+    model: ContinuousCaptioner, questions: Mapping[Key, TextQuestion], *, attempt: int
 ) -> dict[Key, RawCaption | Drop]:
     """What the model answers to each question; a drop where it fails with an error.
 

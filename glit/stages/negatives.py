@@ -25,7 +25,7 @@ from glit.plain import limited
 from glit.recipes.config import Choice, Precision, added, require_value
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
-from glit.stages.language_model import Question, answers
+from glit.stages.language_model import TextQuestion, answers
 from glit.stages.plan import Plan, Recipe
 from glit.storage.members import is_utf8
 from glit.text.negatives import negatives
@@ -196,9 +196,9 @@ class WrittenNegatives(NegativesStage):
 
     def _question(
         self, sample: Sample, caption: Sequence[str], number: int, kinds: Sequence[str]
-    ) -> Question:
+    ) -> TextQuestion:
         assert sample.caption is not None
-        return Question(
+        return TextQuestion(
             sample=sample,
             prompt=question(caption[number], sample.caption.text, kinds),
             keys=kinds if self._config.structured else (),

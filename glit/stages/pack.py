@@ -20,7 +20,7 @@ from glit.data.records import Box, Sample
 from glit.errors import RunError
 from glit.images import NO_LIMIT, decode, encode_smaller
 from glit.plain import limited
-from glit.recipes.config import Table, require_value
+from glit.recipes.config import RecipeTable, require_value
 from glit.stages.base import Step
 from glit.stages.caption import CaptionStage
 from glit.stages.pair import PairStage
@@ -36,7 +36,7 @@ _PARTS = (CaptionStage, SplitStage, ProposeStage, ScoreStage, PairStage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PackConfig(Table):
+class PackConfig(RecipeTable):
     """The layout of the dataset's files."""
 
     table: ClassVar = "pack"

@@ -16,7 +16,7 @@ from glit.data.records import Sample
 from glit.data.schema import PAIR
 from glit.errors import RecipeError
 from glit.models.weights import Resolved
-from glit.recipes.config import Choice, Table, added, as_table, identity, require_value
+from glit.recipes.config import Choice, RecipeTable, added, as_table, identity, require_value
 from glit.rules import RULES
 from glit.rules.calibration import Calibration
 from glit.rules.evidence import LOGPROBS
@@ -30,7 +30,7 @@ from glit.stages.score import ScoreConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairConfig(Table):
+class PairConfig(RecipeTable):
     """The rule that assigns a region to each sentence."""
 
     table: ClassVar = "pair"

@@ -18,7 +18,7 @@ from glit.errors import WeightsError
 from glit.models.files import has_tokenizer, model_type
 from glit.models.tokenizer import SpanTokenizer, open_span_tokenizer
 from glit.models.weights import is_mini
-from glit.recipes.config import Table, is_enabled, require_value
+from glit.recipes.config import RecipeTable, is_enabled, require_value
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
@@ -30,7 +30,7 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitConfig(Table):
+class SplitConfig(RecipeTable):
     """Sentence splitting and token spans."""
 
     table: ClassVar = "split"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from glit.clip import ImageFit
 from glit.errors import RecipeError
 from glit.plain import limited
-from glit.recipes.config import Choice, Table
+from glit.recipes.config import Choice, RecipeTable
 
 if TYPE_CHECKING:
     from glit.training.objective import Objective
@@ -28,7 +28,7 @@ def _objectives() -> Mapping[str, type[Objective]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig(Table):
+class TrainConfig(RecipeTable):
     """Fine-tuning of CLIP. Model, batch and epochs default to FAST-GOAL's."""
 
     table: ClassVar[str] = "train"

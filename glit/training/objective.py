@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from glit.recipes.config import Table
+from glit.recipes.config import RecipeTable
 from glit.text.spans import Span
 from glit.training.features import Features
 from glit.training.input_spec import InputSpec
@@ -24,7 +24,7 @@ Loss = tuple[Float[Tensor, ""], dict[str, Tensor]]
 """The loss to minimise, and detached scalars for the log."""
 
 
-class Objective(Table, ABC):
+class Objective(RecipeTable, ABC):
     """A loss over the features of one contrastive batch.
 
     Subclasses are frozen dataclasses whose fields are keys of the ``[train]`` table. The loss is

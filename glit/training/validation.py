@@ -21,7 +21,7 @@ _LONG = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class ValidationScore:
     """A model's validation score."""
 
     metrics: Mapping[str, float]
@@ -30,7 +30,7 @@ class Measured:
     """What the best checkpoint is chosen by; higher is better."""
 
 
-Measure = Callable[[], Measured]
+Measure = Callable[[], ValidationScore]
 """Measures the model in training as it is now."""
 OpenMeasure = Callable[[TrainConfig, Ingredients], Measure]
 """Opens what ``train.validation`` names, before anything is trained."""

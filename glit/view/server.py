@@ -34,7 +34,7 @@ _ROWS_KEPT, _PICTURES_KEPT = 64, 8
 _PICTURE = ("sample_id", "source_path", "image")
 
 
-class Site(loopback.Site):
+class DatasetSite(loopback.Site):
     """The data behind the page; threads may share it."""
 
     def __init__(self, dataset: Dataset, *, where: str = "") -> None:
@@ -165,7 +165,7 @@ class PageServer:
     """
 
     def __init__(self, dataset: Dataset, *, port: int, where: str = "") -> None:
-        self._site = Site(dataset, where=where)
+        self._site = DatasetSite(dataset, where=where)
         try:
             self._server = loopback.loopback_server(self._site, port=port)
         except BaseException:

@@ -28,7 +28,7 @@ from glit.stages.ingest import IngestConfig
 from glit.stages.plan import Plan
 from glit.storage.duckdb_temp import quoted, spilling
 from glit.storage.store import Entry, Store
-from glit.work.scan import BATCH, Found, images_now
+from glit.work.scan import BATCH, ScannedFiles, images_now
 
 DAMAGED = (OSError, ValueError, pa.ArrowException)
 """What reading a damaged listing raises."""
@@ -66,7 +66,9 @@ class Chunk:
     """0 for what was built first, 1 for what the first addition brought, and so on."""
 
 
-def write_listing(found: Found, target: Path, *, chunk_size: int, limit: int | None) -> list[Chunk]:
+def write_listing(
+    found: ScannedFiles, target: Path, *, chunk_size: int, limit: int | None
+) -> list[Chunk]:
     """Sort the images by path, write them in row groups of one chunk each, return the chunks.
 
     Args:
@@ -81,7 +83,7 @@ def write_listing(found: Found, target: Path, *, chunk_size: int, limit: int | N
         return _write_chunks(images, writer, chunk_size=chunk_size, total=total)
 
 
-def _rows(found: Found, sql: str, **values: Any) -> pa.RecordBatchReader:
+def _rows(found: ScannedFiles, sql: str, **values: Any) -> pa.RecordBatchReader:
     """The rows of a SELECT, by batches."""
     return found.connection.sql(sql, params=values).to_arrow_reader(BATCH)
 
@@ -197,7 +199,7 @@ def read_chunk(file: pq.ParquetFile, chunk: Chunk) -> list[Entry]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ListingDifference:
     """Numbers of images."""
 
     new: int
@@ -216,21 +218,23 @@ class Difference:
         )
 
 
-def difference(found: Found, listing: Path, chunks: Sequence[Chunk]) -> Difference:
+def difference(found: ScannedFiles, listing: Path, chunks: Sequence[Chunk]) -> ListingDifference:
     """How what was found differs from a listing's first chunks."""
     metadata = pq.read_metadata(listing)
     rows = sum(metadata.row_group(chunk.index).num_rows for chunk in chunks)
     return _difference(found.connection, listing, rows)
 
 
-def _difference(connection: duckdb.DuckDBPyConnection, before: Path, rows: int) -> Difference:
+def _difference(
+    connection: duckdb.DuckDBPyConnection, before: Path, rows: int
+) -> ListingDifference:
     connection.execute(_LISTED.format(name="old", file=quoted(before), rows=rows))
     ((new, changed, gone),) = connection.execute(_DIFFERENCE).fetchall()
-    return Difference(new=new, changed=changed, gone=gone)
+    return ListingDifference(new=new, changed=changed, gone=gone)
 
 
 def write_grown(
-    found: Found,
+    found: ScannedFiles,
     listing: Path,
     target: Path,
     chunks: Sequence[Chunk],
@@ -291,7 +295,7 @@ class EarlierListing:
             return []
 
     @cached_property
-    def difference(self) -> Difference:
+    def difference(self) -> ListingDifference:
         """How the new one differs from it."""
         with (
             self._work.local_copy("listing.parquet") as path,
@@ -329,7 +333,7 @@ class EarlierListing:
 @contextlib.contextmanager
 def new_listing(
     work: Store, plan: Plan, inputs: Inputs, *, limit: int | None
-) -> Iterator[tuple[list[Chunk], EarlierListing, Found]]:
+) -> Iterator[tuple[list[Chunk], EarlierListing, ScannedFiles]]:
     """List the images of a build; the listing takes its place when the block ends without an error.
 
     One with additions stays as it is where its images are those that were found. Yields the chunks,

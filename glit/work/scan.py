@@ -70,7 +70,7 @@ NOT_THERE = "-1:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ScannedFiles:
     """What was found, in a DuckDB with the view ``now``: path, size, stamp and beside, unsorted."""
 
     connection: duckdb.DuckDBPyConnection
@@ -88,7 +88,7 @@ class Found:
 
 
 @contextlib.contextmanager
-def images_now(work: Store, plan: Plan, source: Source) -> Iterator[Found]:
+def images_now(work: Store, plan: Plan, source: Source) -> Iterator[ScannedFiles]:
     """The images of a source as they are now, with the stamps of all that the recipe reads beside
     them.
 
@@ -119,7 +119,7 @@ def gathered(
     num_beside: int,
     captions: Path | None = None,
     regions: Path | None = None,
-) -> Iterator[Found]:
+) -> Iterator[ScannedFiles]:
     """Images with the stamps of the files beside them.
 
     Names that are not valid UTF-8 are stored escaped (``\\udcff`` as ``\\xff``) with size -2, so
@@ -139,7 +139,9 @@ def gathered(
         several = captions is not None and "kind" in pq.read_schema(captions).names
         texts = _TEXTS_OF_KINDS if several else _TEXTS
         connection.execute(_now(unsorted, num_beside, {texts: captions, _REGIONS: regions}))
-        yield Found(connection=connection, num_images=total, captions=captions, regions=regions)
+        yield ScannedFiles(
+            connection=connection, num_images=total, captions=captions, regions=regions
+        )
 
 
 def _now(file: Path, num_beside: int, tables: Mapping[str, Path | None]) -> str:

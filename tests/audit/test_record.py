@@ -7,14 +7,14 @@ import json
 import pytest
 
 from glit.audit.claims import Part
-from glit.audit.record import Claim, Plan, Said, append, begin, is_audit, read_audit
+from glit.audit.record import AuditPlan, Claim, Said, append, begin, is_audit, read_audit
 from glit.errors import InputError
 
 ID = "ab" * 32
 
 
-def plan(**changes) -> Plan:
-    return Plan(
+def plan(**changes) -> AuditPlan:
+    return AuditPlan(
         claim=Claim(**changes), parts=(Part(most_predicted=1.0, verdicts=100),), typical=0.1,
         verdicts=100, items=500, items_sha256="0" * 64,
     )  # fmt: skip

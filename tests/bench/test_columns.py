@@ -9,8 +9,8 @@ import signal
 import psutil
 import pytest
 
-from glit.bench.harness import Worker
-from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Job
+from glit.bench.harness import ProcessWorker
+from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, ColumnJob
 from glit.bench.lism_flism.in_glit import InGlit
 from glit.bench.lism_flism.models import find_models
 from glit.bench.lism_flism.run import Request, run
@@ -18,13 +18,13 @@ from glit.errors import GlitError, RunError, StoppedError
 
 
 @pytest.fixture
-def job(tmp_path) -> Job:
+def job(tmp_path) -> ColumnJob:
     models = find_models("mini", "cpu")
     return models.job(COLUMNS[3], device="cpu", threads=1, scratch=tmp_path / "scratch")
 
 
-def started(job: Job) -> Worker:
-    return Worker(f"column {job.column.title!r}", InGlit, job, preload=PRELOADED)
+def started(job: ColumnJob) -> ProcessWorker:
+    return ProcessWorker(f"column {job.column.title!r}", InGlit, job, preload=PRELOADED)
 
 
 @pytest.mark.slow
@@ -55,13 +55,13 @@ def test_a_column_that_fails_says_why_and_is_named(job, tmp_path):
 @pytest.mark.slow
 def test_interrupting_ends_all_processes(monkeypatch):
     workers = []
-    original = Worker.__init__
+    original = ProcessWorker.__init__
 
     def remember(self, *arguments, **options):
         original(self, *arguments, **options)
         workers.append(self)
 
-    monkeypatch.setattr(Worker, "__init__", remember)
+    monkeypatch.setattr(ProcessWorker, "__init__", remember)
 
     def interrupt(text: str) -> None:
         if "loading" in text:

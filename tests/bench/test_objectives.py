@@ -12,8 +12,8 @@ import pytest
 import glit.bench.objectives.run as module
 from glit.bench.objectives.job import COST, keep_model_alone, trained
 from glit.bench.objectives.measure import Measured
-from glit.bench.objectives.run import Request, climbed, run
-from glit.bench.objectives.table import Row, difference, page
+from glit.bench.objectives.run import ComparisonRequest, climbed, run
+from glit.bench.objectives.table import ObjectiveRow, difference, page
 from glit.bench.objectives.variants import Variant
 from glit.bench.objectives.world import Datasets
 from glit.errors import InputError, RunError, UserError
@@ -26,10 +26,10 @@ from glit.training.run_file import settings
 from tools.measure.scene_world import Scenes
 
 
-def row(name: str, hits: list[list[bool]], **more) -> Row:
+def row(name: str, hits: list[list[bool]], **more) -> ObjectiveRow:
     found = [np.array([each, each]) for each in hits]
     figures = [{"t2i": float(each.mean()), "i2t": 0.5} for each in found]
-    return Row(name=name, lr=1e-4, figures=figures, found=found, **more)
+    return ObjectiveRow(name=name, lr=1e-4, figures=figures, found=found, **more)
 
 
 def test_a_difference_is_paired_and_certain_where_it_always_is_there() -> None:
@@ -96,7 +96,7 @@ def pretended(monkeypatch):
 
 
 def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended) -> None:
-    request = Request(
+    request = ComparisonRequest(
         world=Scenes(),
         output=tmp_path,
         objectives=("clip", "siglip"),
@@ -129,9 +129,12 @@ def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended) -> None:
     with pytest.raises(InputError, match=r"now wanted .*train.batch_size = 32 \(run: 64\)"):
         run(request, said.append)
     with pytest.raises(InputError, match=r"holds a comparison with epochs 3, now 5"):
-        run(Request(world=Scenes(), output=tmp_path, lrs=request.lrs, epochs=5), said.append)
+        run(
+            ComparisonRequest(world=Scenes(), output=tmp_path, lrs=request.lrs, epochs=5),
+            said.append,
+        )
     with pytest.raises(UserError, match="wanted 32 scenes or more"):
-        Request(world=Scenes(), output=tmp_path, sizes=(8,))
+        ComparisonRequest(world=Scenes(), output=tmp_path, sizes=(8,))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +154,7 @@ def test_a_variant_that_cannot_be_is_refused_before_anything_is_trained(
 ) -> None:
     monkeypatch.setattr(module, "_dataset", lambda *_: pytest.fail("began"))
     with pytest.raises(UserError, match=said):
-        run(Request(world=Scenes(), output=tmp_path, objectives=(name,)), print)
+        run(ComparisonRequest(world=Scenes(), output=tmp_path, objectives=(name,)), print)
 
 
 def test_an_objective_takes_settings_and_finelip_is_measured_by_three_scores(
@@ -164,7 +167,7 @@ def test_an_objective_takes_settings_and_finelip_is_measured_by_three_scores(
     )
     named = "finelip refinement_lr=0.01 margin=0.5"
     text = run(
-        Request(
+        ComparisonRequest(
             world=Scenes(), output=tmp_path, objectives=(named,), lrs=(1e-3, 1e-4), num_seeds=1
         ),
         lambda _: None,
@@ -247,7 +250,7 @@ def test_datasets_are_measured_as_they_are_trained_at_the_rates_of_the_recipe(
         with pytest.raises(UserError, match=option):
             Datasets(train=train, test=test, overrides=(key,))
     monkeypatch.setattr(module, "open_embedder", lambda model, config: None)
-    request = Request(output=tmp_path, world=world, batch_size=2, sizes=(4,))
+    request = ComparisonRequest(output=tmp_path, world=world, batch_size=2, sizes=(4,))
     for score, wanted in module.SCORES["finelip"].items():
         _, config = module._embedder(request, Variant("finelip"), "", wanted)
         scorer = config.make_scorer()

@@ -24,8 +24,8 @@ from glit.dataset.reader import Dataset
 from glit.dataset.select import narrowed
 from glit.dataset.statistics import (
     PAPERS,
+    CaptionTally,
     Spread,
-    Tally,
     beside_papers,
     lines,
     narrowed_statistics,
@@ -97,7 +97,7 @@ SCHEMA = pa.schema(
 
 
 def tally(rows=ROWS, columns=SCHEMA.names):
-    found = Tally()
+    found = CaptionTally()
     found.rows(pa.Table.from_pylist(rows, schema=SCHEMA).select(columns), None)
     return found
 
@@ -129,9 +129,9 @@ def test_no_regions_of_captions_alone_and_no_similarity_from_files():
 
 def test_parts_and_slices_add_up():
     table = pa.Table.from_pylist(ROWS, schema=SCHEMA)
-    found = Tally()
+    found = CaptionTally()
     for part in (table.slice(0, 1), table.slice(1, 2), table.slice(3, 1)):
-        own = Tally()
+        own = CaptionTally()
         own.rows(part, None)
         found.merge(own)
     assert found.statistics(MANIFEST) == tally().statistics(MANIFEST)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glit.executors.flow import Flow
+from glit.executors.flow import JobFlow
 from glit.executors.protocols import Job, Resources
 from glit.stages import all_steps
 from glit.stages.flow import make_flow
@@ -48,7 +48,7 @@ def test_in_one_place_one_after_the_other():
         job("split", after=("caption",)),
         job("propose"),
     ]
-    flow = Flow(flow_of)
+    flow = JobFlow(flow_of)
     assert names(flow.beginning()) == ["caption"]
     assert names(flow.beginning()) == []
     finish(flow, caption)
@@ -62,7 +62,7 @@ def test_in_one_place_one_after_the_other():
 def test_in_two_places_a_unit_goes_on_when_it_can():
     caption, split = job("caption", "cuda"), job("split", after=("caption",))
     propose, score = job("propose", "cuda"), job("score", "cuda", after=("caption", "propose"))
-    flow = Flow([caption, split, propose, score])
+    flow = JobFlow([caption, split, propose, score])
     assert names(flow.beginning()) == ["caption"]
     flow.done(caption, flow.ready(caption).popleft())
     assert names(flow.beginning()) == ["split"]
@@ -74,12 +74,14 @@ def test_in_two_places_a_unit_goes_on_when_it_can():
 
 
 def test_captions_of_a_server_and_regions_at_the_same_time():
-    flow = Flow([job("caption", "server"), job("split", after=("caption",)), job("propose")])
+    flow = JobFlow([job("caption", "server"), job("split", after=("caption",)), job("propose")])
     assert names(flow.beginning()) == ["caption", "propose"]
 
 
 def test_what_was_done_before_is_not_waited_for():
-    flow = Flow([job("caption", "cuda", units=[2]), job("split", units=[0, 2], after=("caption",))])
+    flow = JobFlow(
+        [job("caption", "cuda", units=[2]), job("split", units=[0, 2], after=("caption",))]
+    )
     found = flow.beginning()
     assert names(found) == ["caption", "split"]
     assert list(flow.ready(found[1])) == [Unit(0)]
@@ -87,7 +89,7 @@ def test_what_was_done_before_is_not_waited_for():
 
 def test_a_job_without_units_is_told_of_in_its_place():
     caption = job("caption")
-    flow = Flow([job("ingest", units=[]), caption, job("split", units=[], after=("caption",))])
+    flow = JobFlow([job("ingest", units=[]), caption, job("split", units=[], after=("caption",))])
     assert names(flow.beginning()) == ["ingest", "caption", "split"]
 
 
@@ -110,7 +112,7 @@ def test_the_real_flow_comes_to_an_end_whatever_is_done_and_where(places, missin
     jobs = [
         job(name, places[name], sorted(missing[name]), after=REAL.upstream[name]) for name in STAGES
     ]
-    flow, at_work, done = Flow(jobs), [], set()
+    flow, at_work, done = JobFlow(jobs), [], set()
     while True:
         for each in flow.beginning():
             if each.units:

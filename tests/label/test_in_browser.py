@@ -8,7 +8,7 @@ import pytest
 from browser import Page, violations
 
 from glit.dataset.reader import Dataset
-from glit.label.server import LabelSite, Questions
+from glit.label.server import LabelSite, PairQuestions
 from glit.label.verdicts import read_verdicts
 from glit.runtime.local_server import address_of, loopback_server
 
@@ -16,7 +16,7 @@ from glit.runtime.local_server import address_of, loopback_server
 @pytest.mark.parametrize("options", [{}, {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"}])  # fmt: skip
 def test_keys_answer(browser, built, tmp_path, options):
     file = tmp_path / "verdicts.jsonl"
-    questions = Questions(Dataset(built), file, num=3, seed=0)
+    questions = PairQuestions(Dataset(built), file, num=3, seed=0)
     with loopback_server(LabelSite(questions), port=0) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()

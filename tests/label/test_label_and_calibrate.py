@@ -14,8 +14,8 @@ from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.label.calibrate import calibrate
 from glit.label.choose import choose
-from glit.label.server import LabelSite, Questions
-from glit.label.verdicts import Labelled, add_verdict, read_verdicts
+from glit.label.server import LabelSite, PairQuestions
+from glit.label.verdicts import JudgedPair, add_verdict, read_verdicts
 from glit.planning.recipe import load_recipe
 from glit.rules.calibration import read_calibration
 from glit.runtime.local_server import address_of, loopback_server, shown
@@ -38,7 +38,7 @@ def scored_scenes(tmp_path_factory):
 
 @pytest.fixture
 def server(scored_scenes, tmp_path):
-    questions = Questions(scored_scenes[1], tmp_path / "verdicts.jsonl", num=10, seed=0)
+    questions = PairQuestions(scored_scenes[1], tmp_path / "verdicts.jsonl", num=10, seed=0)
     with loopback_server(LabelSite(questions), port=0) as running:
         thread = threading.Thread(target=running.serve_forever, daemon=True)
         thread.start()
@@ -61,7 +61,7 @@ def test_a_person_answers_goes_back_and_goes_on_another_day(server, scored_scene
     picture = client.get("/image/0")
     assert picture.headers["content-type"] == "image/png" and picture.content[1:4] == b"PNG"
     assert sorted(v.verdict for v in read_verdicts(file).values()) == ["none", "wrong"]
-    again = Questions(scored_scenes[1], file, num=10, seed=0)
+    again = PairQuestions(scored_scenes[1], file, num=10, seed=0)
     assert again.first_open() == 2
     assert again.question(0)["verdict"] == "wrong"
 
@@ -105,7 +105,7 @@ def test_more_questions_keep_the_first(scored_scenes):
     assert len(set(choose(dataset, num=1000, seed=3))) == 60
 
 
-def told(scored_scenes, file, *, false_of=()) -> dict[tuple[str, int], Labelled]:
+def told(scored_scenes, file, *, false_of=()) -> dict[tuple[str, int], JudgedPair]:
     """What a person who knows the truth would say of every pair."""
     folder, dataset = scored_scenes
     known = judged(dataset, folder / "ground_truth.parquet")
@@ -117,7 +117,7 @@ def told(scored_scenes, file, *, false_of=()) -> dict[tuple[str, int], Labelled]
                 verdict = "false"
             add_verdict(
                 file,
-                Labelled(
+                JudgedPair(
                     sample_id=row.sample_id,
                     sentence=pair.sentence,
                     region=pair.region,

@@ -9,9 +9,9 @@ import json
 import pytest
 
 from glit.errors import InputError
-from glit.label.verdicts import Labelled, add_verdict, read_verdicts
+from glit.label.verdicts import JudgedPair, add_verdict, read_verdicts
 
-A, B, C = (Labelled(sample_id=name, sentence=0, region=1, verdict="right") for name in "abc")
+A, B, C = (JudgedPair(sample_id=name, sentence=0, region=1, verdict="right") for name in "abc")
 
 
 def test_half_a_line_is_removed_by_the_next_verdict(tmp_path):

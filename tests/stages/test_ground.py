@@ -180,10 +180,10 @@ class Told:
     """A grounder that answers what it is told."""
 
     def __init__(self, *boxes: tuple[float, float, float, float], masks=()) -> None:
-        from glit.backends.protocols import Found
+        from glit.backends.protocols import PhraseDetections
 
         scores = np.linspace(0.9, 0.5, len(boxes), dtype=np.float32)
-        self.answer = Found(
+        self.answer = PhraseDetections(
             boxes=np.array(boxes, dtype=np.float64).reshape(-1, 4), scores=scores, masks=masks
         )
 

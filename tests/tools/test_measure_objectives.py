@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from glit.bench.objectives.measure import measure, of_regions
-from glit.bench.objectives.table import Row, page
+from glit.bench.objectives.table import ObjectiveRow, page
 from glit.dataset.reader import Dataset
 from glit.errors import UserError
 from glit.evaluation.config import EvaluateConfig
@@ -132,7 +132,7 @@ def test_answers_with_another_picture_tell_who_looks() -> None:
 
 def test_every_figure_of_scenes_has_a_column() -> None:
     found = measure(Knowing(), EvaluateConfig(), SMALL)
-    row = Row(name="clip", lr=1e-4, figures=[found.figures], found=[found.found])
+    row = ObjectiveRow(name="clip", lr=1e-4, figures=[found.figures], found=[found.found])
     heads = markdown(page("Scenes", [row], further=SMALL.further_columns)).splitlines()[2]
     named = ("I2T R@1", "twins", "short R@1", *KINDS, "attribute, blind", "position, blind")
     assert f"| {' | '.join(named)} |" in heads

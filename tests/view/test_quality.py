@@ -15,7 +15,7 @@ from glit.dataset.reader import Dataset
 from glit.view.page_file import report_html
 from glit.view.quality import quality
 from glit.view.report import report_data
-from glit.view.server import Site
+from glit.view.server import DatasetSite
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_dropped_files_that_are_gone_and_labels_that_want_to_be_sql(measured, tm
 def test_pages_of_datasets_without_measures_have_nothing_of_it(measured, built, hostile):
     plain = report_data(Dataset(hostile), most=2, seed=0, where="")
     assert "quality" not in plain and "showMeasured" not in report_html(plain)
-    site = Site(Dataset(measured))
+    site = DatasetSite(Dataset(measured))
     try:
         assert "showMeasured" in site.page() and len(site.numbers()["quality"]) == 6
     finally:

@@ -39,7 +39,7 @@ from glit.models import tokenizer
 from glit.plain import as_plain
 from glit.view.explain import explain
 from glit.view.report import write_report
-from glit.view.server import Site
+from glit.view.server import DatasetSite
 from tools.fuzz.mutate import mutated
 
 _MOST_MEMORY = 2 << 30
@@ -340,7 +340,7 @@ def _open(dataset: str, images: str) -> Dataset:
 
 
 def _serve(dataset: Dataset) -> None:
-    site = Site(dataset)
+    site = DatasetSite(dataset)
     try:
         for address in ("/", "/numbers", "/samples?first=0", "/dropped?first=0", "/image/0"):
             try:

@@ -28,8 +28,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.bench.objectives.run import Request, compare_one
-from glit.bench.objectives.table import Row as TableRow
+from glit.bench.objectives.run import ComparisonRequest, compare_one
+from glit.bench.objectives.table import ObjectiveRow as TableRow
 from glit.bench.objectives.table import difference
 from glit.bench.objectives.variants import Variant
 from glit.bench.scenes import build_scenes
@@ -255,7 +255,7 @@ def run(
         )  # fmt: skip
         dataset = world.training_set(output / "data", size, negatives=True)
         for name in objectives:
-            request = Request(
+            request = ComparisonRequest(
                 output=output / dataset.name.removeprefix(f"train-{size}-"), world=world,
                 sizes=(size,), lrs=(lr,), num_seeds=seeds,
             )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from glit.bench.objectives.run import MINI_STARTS, Request, run
+from glit.bench.objectives.run import MINI_STARTS, ComparisonRequest, run
 from glit.errors import UserError
 from glit.storage.folder_lock import folder_lock
 from tools.measure.console import ended, say
@@ -40,7 +40,7 @@ def main() -> None:
     world = Scenes(level=given.level, gallery=given.gallery, start=given.start, **parts)
     named = {"objectives": "objective", "sizes": "size", "lrs": "lr", "epochs": "epochs"}
     wanted = {key: value for key, name in named.items() if (value := getattr(given, name))}
-    request = Request(
+    request = ComparisonRequest(
         output=given.output,
         world=world,
         num_seeds=given.seeds,

@@ -34,7 +34,7 @@ from glit.errors import RunError
 from glit.images import Pixels
 from glit.models.pretrained import as_weights_error
 from glit.models.weights import Resolved
-from glit.recipes.config import Table, require_value, speed_only
+from glit.recipes.config import RecipeTable, require_value, speed_only
 from glit.recipes.extras import require
 from glit.text.thoughts import CAPTION, json_pattern
 
@@ -61,7 +61,7 @@ _UNPREPARED = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VllmOptions(Table):
+class VllmOptions(RecipeTable):
     """Keys that only vLLM has."""
 
     table: ClassVar[str] = "caption"

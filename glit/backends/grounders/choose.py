@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from glit.backends.protocols import Found, GrounderConfig
+from glit.backends.protocols import GrounderConfig, PhraseDetections
 from glit.data.geometry import Boxes, clip_boxes, suppress_duplicates
 
 BOX_DECIMALS, SCORE_DECIMALS = 2, 4
@@ -22,7 +22,7 @@ def best_of_each(
     height: int,
     config: GrounderConfig,
     mask_of: Callable[[int], str] | None = None,
-) -> list[Found]:
+) -> list[PhraseDetections]:
     """The detections of each of P phrases: those over the threshold, one of each near-duplicate.
 
     Args:
@@ -50,5 +50,5 @@ def best_of_each(
         kept = kept[: config.max_boxes]
         masks = tuple(mask_of(int(number)) for number in kept) if mask_of else ()
         scored = column[kept].astype(np.float32)
-        result.append(Found(boxes=inside[kept], scores=scored, masks=masks))
+        result.append(PhraseDetections(boxes=inside[kept], scores=scored, masks=masks))
     return result

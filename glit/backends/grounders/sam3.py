@@ -15,7 +15,7 @@ from PIL import Image
 
 from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.grounders.choose import best_of_each
-from glit.backends.protocols import Found, GrounderConfig
+from glit.backends.protocols import GrounderConfig, PhraseDetections
 from glit.data.rle import mask_text
 from glit.images import Pixels
 from glit.models.device import pick_device, torch_dtype
@@ -47,7 +47,9 @@ class Sam3Grounder:
         )
         self._model: Any = loaded.to(self._device).eval()
 
-    def find(self, images: Sequence[Pixels], phrases: Sequence[Sequence[str]]) -> list[list[Found]]:
+    def find(
+        self, images: Sequence[Pixels], phrases: Sequence[Sequence[str]]
+    ) -> list[list[PhraseDetections]]:
         """Find the phrases of each image."""
         with self._torch.inference_mode():
             return [
@@ -55,17 +57,17 @@ class Sam3Grounder:
                 for image, own in zip(images, phrases, strict=True)
             ]
 
-    def _find(self, image: Pixels, phrases: Sequence[str]) -> list[Found]:
+    def _find(self, image: Pixels, phrases: Sequence[str]) -> list[PhraseDetections]:
         distinct = list(dict.fromkeys(phrases))
         inputs = self._processor(images=Image.fromarray(image), return_tensors="pt")
         pixels = inputs["pixel_values"].to(self._device, self._dtype)
         seen = self._model.get_vision_features(pixel_values=pixels)
-        found: dict[str, Found] = {}
+        found: dict[str, PhraseDetections] = {}
         for some in batched(distinct, self._config.batch_size):
             found |= zip(some, self._ask(image, seen, some), strict=True)
         return [found[phrase] for phrase in phrases]
 
-    def _ask(self, image: Pixels, seen: Any, phrases: list[str]) -> list[Found]:
+    def _ask(self, image: Pixels, seen: Any, phrases: list[str]) -> list[PhraseDetections]:
         window = self._model.config.text_config.max_position_embeddings
         read = self._processor.tokenizer(
             phrases, padding="max_length", truncation=True, max_length=window, return_tensors="pt"

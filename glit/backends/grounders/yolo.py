@@ -16,7 +16,7 @@ import numpy as np
 
 from glit.backends.base import Backend
 from glit.backends.grounders.choose import best_of_each
-from glit.backends.protocols import Found, GrounderConfig
+from glit.backends.protocols import GrounderConfig, PhraseDetections
 from glit.backends.ultralytics_models import check_checkpoint, load_yolo
 from glit.errors import WeightsError
 from glit.images import Pixels
@@ -71,7 +71,9 @@ class UltralyticsGrounder:
         self._size = loaded.overrides.get("imgsz", 640)
         self._known: dict[str, Any] = {}
 
-    def find(self, images: Sequence[Pixels], phrases: Sequence[Sequence[str]]) -> list[list[Found]]:
+    def find(
+        self, images: Sequence[Pixels], phrases: Sequence[Sequence[str]]
+    ) -> list[list[PhraseDetections]]:
         """Find the phrases of each image; see :class:`glit.backends.protocols.Grounder`.
 
         Raises:
@@ -92,7 +94,7 @@ class UltralyticsGrounder:
             read = self._model.get_text_pe(new, cache_clip_model=True)[0]
             self._known |= zip(new, read, strict=True)
 
-    def _find(self, image: Pixels, phrases: Sequence[str]) -> list[Found]:
+    def _find(self, image: Pixels, phrases: Sequence[str]) -> list[PhraseDetections]:
         from ultralytics.utils import ops
 
         names = list(dict.fromkeys(phrases))

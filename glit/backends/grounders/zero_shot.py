@@ -16,7 +16,7 @@ from PIL import Image
 
 from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.grounders.choose import best_of_each
-from glit.backends.protocols import Found, GrounderConfig
+from glit.backends.protocols import GrounderConfig, PhraseDetections
 from glit.data.geometry import Boxes
 from glit.errors import WeightsError
 from glit.images import Pixels
@@ -54,7 +54,9 @@ class ZeroShotGrounder(ABC):
         )  # fmt: skip
         self._model: Any = loaded.to(self._device).eval()
 
-    def find(self, images: Sequence[Pixels], phrases: Sequence[Sequence[str]]) -> list[list[Found]]:
+    def find(
+        self, images: Sequence[Pixels], phrases: Sequence[Sequence[str]]
+    ) -> list[list[PhraseDetections]]:
         """Find the phrases of each image; see :class:`glit.backends.protocols.Grounder`.
 
         Raises:

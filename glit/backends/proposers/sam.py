@@ -21,7 +21,7 @@ from glit.images import Pixels
 from glit.models.device import pick_device, torch_dtype
 from glit.models.files import weight_files
 from glit.models.weights import Resolved
-from glit.recipes.config import Table, added, require_value
+from glit.recipes.config import RecipeTable, added, require_value
 from glit.recipes.extras import require
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ SHRUNK = (2048, 1536)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SamOptions(Table):
+class SamOptions(RecipeTable):
     """Keys of SAM alone."""
 
     table: ClassVar[str] = "propose"

@@ -28,7 +28,7 @@ _COLUMNS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MaskFigures:
     """What is known of K masks."""
 
     above_K3: Tensor
@@ -45,7 +45,7 @@ def measure_masks(
     input_size: tuple[int, int],
     original_size: tuple[int, int],
     thresholds: tuple[float, float, float],
-) -> Measured:
+) -> MaskFigures:
     """Masks of the image's size, measured.
 
     Args:
@@ -67,7 +67,7 @@ def measure_masks(
         input_size[0] / height, input_size[1] / width, *thresholds,
         num_rows=_ROWS, num_columns=_COLUMNS,
     )  # fmt: skip
-    return Measured(above_K3=above_K3, boxes_K4=boxes_K4 * (above_K3[:, :1] > 0))
+    return MaskFigures(above_K3=above_K3, boxes_K4=boxes_K4 * (above_K3[:, :1] > 0))
 
 
 @_jit

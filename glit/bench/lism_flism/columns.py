@@ -64,7 +64,7 @@ COLUMNS: tuple[Column, ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Images:
+class BenchImages:
     """Images found or drawn; those of a pass have sentences."""
 
     store: Store
@@ -82,7 +82,7 @@ class Images:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ColumnJob:
     """What a column's process needs."""
 
     column: Column
@@ -102,12 +102,12 @@ class Way(ABC):
     """A way of working, its models loaded."""
 
     @abstractmethod
-    def run(self, batch: Images) -> Row:
+    def run(self, batch: BenchImages) -> Row:
         """Work on a batch: ``parts_s`` (seconds by :data:`PARTS` over all images), ``num_regions``
         (that competed, LISM's whole image not counted), ``num_dropped`` (images without regions),
         ``choices`` (of each image the chosen box of each sentence, or None)."""
 
-    def perform(self, batch: Images) -> Row:
+    def perform(self, batch: BenchImages) -> Row:
         """One pass, and the memory that it took."""
         import torch
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import Images, Job, PartClock, TimedSource, Way
+from glit.bench.lism_flism.columns import BenchImages, ColumnJob, PartClock, TimedSource, Way
 from glit.bench.lism_flism.fixed import FixedDetector
 from glit.bench.scenes import XYXY
 from glit.data.records import Drop, Sample
@@ -29,7 +29,7 @@ from glit.stages.score import ScoreConfig, ScoreStage
 class InGlit(Way):
     """One method over images, by the stages of a build."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: ColumnJob) -> None:
         import torch
 
         prepare_own_process(for_model=True)
@@ -64,7 +64,7 @@ class InGlit(Way):
 
         return timed
 
-    def run(self, batch: Images) -> Row:
+    def run(self, batch: BenchImages) -> Row:
         """All images of a batch as one chunk."""
         clock = self._clock = PartClock()
         source = TimedSource(batch.store, clock)

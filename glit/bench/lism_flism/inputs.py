@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glit.bench.lism_flism.columns import Images
+from glit.bench.lism_flism.columns import BenchImages
 from glit.bench.scenes import truths
 from glit.data.records import Caption, Sample
 from glit.errors import InputError
@@ -24,7 +24,7 @@ SEED = 2_000_000
 """Of the scenes: test scenes, which the mini models have not seen."""
 
 
-def photographs(images: str, *, num: int) -> Images:
+def photographs(images: str, *, num: int) -> BenchImages:
     """The first images of a folder, a glob or a list, in sorted order, with captions of scenes.
 
     Raises:
@@ -42,7 +42,7 @@ def photographs(images: str, *, num: int) -> Images:
     if len(good) < len(rows):
         notes.append(f"{len(rows) - len(good)} of {len(rows)} files could not be used.")
     what = f"{len(good)} photographs, {_extent(samples)}"
-    return Images(store=store, samples=tuple(samples), what=what, notes=tuple(notes))
+    return BenchImages(store=store, samples=tuple(samples), what=what, notes=tuple(notes))
 
 
 def _made_up(number: int) -> str:
@@ -54,7 +54,7 @@ def _made_up(number: int) -> str:
     return " ".join(f"{each.text.rstrip('.')} in photograph number {number}." for each in told)
 
 
-def scenes(folder: Path, *, num: int, side_px: int, image_format: str) -> Images:
+def scenes(folder: Path, *, num: int, side_px: int, image_format: str) -> BenchImages:
     """Scenes with their own captions and the truth about them.
 
     Args:
@@ -70,7 +70,7 @@ def scenes(folder: Path, *, num: int, side_px: int, image_format: str) -> Images
     found = sorted(entries(find_source(store.root)), key=lambda entry: entry.path)
     rows = list(ingest(found, store, IngestConfig()))
     truth = truths(folder / "ground_truth.parquet")
-    return Images(
+    return BenchImages(
         store=store,
         samples=tuple(_sample(row, captions[row["source_path"]]) for row in rows),
         what=f"{num} scenes, {side_px} x {side_px} px",
@@ -89,7 +89,7 @@ def _extent(samples: Sequence[Sample]) -> str:
     return smallest if len(sizes) == 1 else f"{smallest} to {largest}"
 
 
-def with_sentences(images: Images, matcher: Resolved, config: SplitConfig) -> Images:
+def with_sentences(images: BenchImages, matcher: Resolved, config: SplitConfig) -> BenchImages:
     """The images with their captions cut as a build cuts them.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from glit.backends.sam.model import PRESETS, MaskThresholds, SamConfig, build_sam, save_sam
-from glit.bench.lism_flism.columns import Column, Job, Method
+from glit.bench.lism_flism.columns import Column, ColumnJob, Method
 from glit.bench.lism_flism.fixed import NUM_GRID
 from glit.clip.random_clip import TINY as TINY_CLIP
 from glit.clip.random_clip import VIT_B_16, ClipShape, write_random_clip
@@ -121,10 +121,10 @@ class Models:
     num_fixed: int | None = None
     """Regions of every image in the place of those of random weights."""
 
-    def job(self, column: Column, *, device: str, threads: int, scratch: Path) -> Job:
+    def job(self, column: Column, *, device: str, threads: int, scratch: Path) -> ColumnJob:
         """The job of a column's process. FLISM adds its grid, so it gets fewer fixed regions."""
         grid = NUM_GRID if column.method == "flism" else 0
-        return Job(
+        return ColumnJob(
             column=column,
             recipe=self.recipes[column.method],
             proposer=self.proposers[column.method],

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from glit.bench.harness import Row, Worker, write_report
-from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, Images
+from glit.bench.harness import ProcessWorker, Row, write_report
+from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, BenchImages
 from glit.bench.lism_flism.in_glit import InGlit
 from glit.bench.lism_flism.inputs import photographs, scenes, with_sentences
 from glit.bench.lism_flism.models import FULL, Models, Sizes, Weights, find_models, make_random
@@ -96,7 +96,7 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
         for each in COLUMNS:
             job = models.job(each, device=device, threads=threads, scratch=scratch / each.key)
             way = InGlit if each.in_glit else OneAtATime
-            worker = Worker(f"column {each.title!r}", way, job, preload=PRELOADED)
+            worker = ProcessWorker(f"column {each.title!r}", way, job, preload=PRELOADED)
             columns[each.key] = started.enter_context(contextlib.closing(worker))
         ask = partial(_ask, columns, progress)
         for each in COLUMNS:  # all are ready and the machine is quiet before anything is timed
@@ -130,10 +130,10 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
 
 
 def _ask(
-    columns: Mapping[str, Worker],
+    columns: Mapping[str, ProcessWorker],
     progress: Callable[[str], None],
     doing: str,
-    batch: Images,
+    batch: BenchImages,
 ) -> dict[str, Row]:
     """A pass of each column, the columns in turn."""
     found = {}
@@ -143,7 +143,7 @@ def _ask(
     return found
 
 
-def _images(request: Request, device: str, scratch: Path) -> Images:
+def _images(request: Request, device: str, scratch: Path) -> BenchImages:
     number = request.num_images
     if number is None:
         on_cpu = NUM_MINI if request.weights == "mini" else NUM_ON_CPU
@@ -159,7 +159,7 @@ def _images(request: Request, device: str, scratch: Path) -> Images:
     )
 
 
-def _models(request: Request, images: Images, device: str, scratch: Path) -> Models:
+def _models(request: Request, images: BenchImages, device: str, scratch: Path) -> Models:
     if request.weights != "random":
         return find_models(request.weights, device)
     first = images.samples[0]

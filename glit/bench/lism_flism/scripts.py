@@ -27,7 +27,7 @@ from PIL import Image, ImageOps
 
 from glit.backends.protocols import ProposerConfig
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import Images, Job, PartClock, Way
+from glit.bench.lism_flism.columns import BenchImages, ColumnJob, PartClock, Way
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.scenes import XYXY
 from glit.data.geometry import area_ratio_mask, grid_boxes
@@ -43,7 +43,7 @@ _LARGE, _SHRUNK = (4000, 3000), (2048, 1536)
 class SamMasks:
     """LISM's candidates: masks, and the whole image."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: ColumnJob) -> None:
         from segment_anything import SamAutomaticMaskGenerator
 
         from glit.backends.sam.model import MaskThresholds, load_checkpoint, load_sam
@@ -94,7 +94,7 @@ class SamMasks:
 class YolosBoxes:
     """FLISM's candidates, as above: detected objects, four quadrants and a centre region."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: ColumnJob) -> None:
         from transformers import YolosForObjectDetection, YolosImageProcessor
 
         path = str(job.proposer.path)
@@ -141,7 +141,7 @@ class YolosBoxes:
 class OneAtATime(Way):
     """One method over images, one after the other."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: ColumnJob) -> None:
         import torch
         from transformers import CLIPImageProcessor, CLIPModel, CLIPProcessor
         from transformers.utils import logging
@@ -159,7 +159,7 @@ class OneAtATime(Way):
         pictures: Any = CLIPImageProcessor.from_pretrained(path, local_files_only=True)
         self._processor: Any = CLIPProcessor(pictures, load_tokenizer(job.matcher.path))
 
-    def run(self, batch: Images) -> Row:
+    def run(self, batch: BenchImages) -> Row:
         """All images of a batch, one after the other."""
         clock, num_regions = PartClock(), 0
         choices = []

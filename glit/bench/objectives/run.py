@@ -21,7 +21,7 @@ import numpy as np
 from glit.bench.harness import kept, write_report
 from glit.bench.objectives.job import keep_model_alone, remove_models, trained
 from glit.bench.objectives.measure import Measured, measure, of_regions, validate
-from glit.bench.objectives.table import Row, page
+from glit.bench.objectives.table import ObjectiveRow, page
 from glit.bench.objectives.variants import Rates, Variant
 from glit.bench.objectives.world import World
 from glit.errors import InputError, UserError
@@ -79,7 +79,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ComparisonRequest:
     """What to compare."""
 
     output: Path
@@ -108,7 +108,7 @@ class Request:
             )
 
 
-def run(request: Request, say: Say) -> str:
+def run(request: ComparisonRequest, say: Say) -> str:
     """Train and measure; returns the tables as Markdown.
 
     Raises:
@@ -116,7 +116,7 @@ def run(request: Request, say: Say) -> str:
         RunError: a training process was ended.
     """
     _check_settings(request)
-    tables: dict[int, list[Row]] = {size: [] for size in request.sizes}
+    tables: dict[int, list[ObjectiveRow]] = {size: [] for size in request.sizes}
     notes: dict[int, list[str]] = {size: [] for size in request.sizes}
     for size in request.sizes:
         checked = {name: _checked(request, Variant(name)) for name in request.objectives}
@@ -133,7 +133,7 @@ def run(request: Request, say: Say) -> str:
     return _write(request, tables, notes)
 
 
-def _checked(request: Request, variant: Variant) -> Objective:
+def _checked(request: ComparisonRequest, variant: Variant) -> Objective:
     """The objective with its settings, refused before anything is trained where ``glit train``
     would refuse it.
 
@@ -146,7 +146,9 @@ def _checked(request: Request, variant: Variant) -> Objective:
         raise UserError(f"--objective {variant.name!r}: {error}") from error
 
 
-def _dataset(request: Request, name: str, objective: Objective, size: int, say: Say) -> str | Path:
+def _dataset(
+    request: ComparisonRequest, name: str, objective: Objective, size: int, say: Say
+) -> str | Path:
     """What an objective is trained on; made, or refused, before anything is trained."""
     say(f"{size} {request.world.items}: the dataset of {name}")
     negatives = objective.needs.num_negatives > 0
@@ -156,16 +158,16 @@ def _dataset(request: Request, name: str, objective: Objective, size: int, say: 
         raise UserError(f"--objective {name}: {error}") from error
 
 
-def _start(request: Request, say: Say) -> Row:
+def _start(request: ComparisonRequest, say: Say) -> ObjectiveRow:
     say(f"{request.world.start} as it is")
     folder = request.output / "runs" / "start"
     measured = _measured(request, Variant("clip"), request.world.start, folder)
-    return Row(name="none", lr=None, figures=[measured.figures], found=[measured.found])
+    return ObjectiveRow(name="none", lr=None, figures=[measured.figures], found=[measured.found])
 
 
 def compare_one(
-    request: Request, variant: Variant, size: int, dataset: str | Path, say: Say
-) -> tuple[list[Row], list[str]]:
+    request: ComparisonRequest, variant: Variant, size: int, dataset: str | Path, say: Say
+) -> tuple[list[ObjectiveRow], list[str]]:
     """Its row, with one more for each further score, and what failed; no row where every learning
     rate did."""
     folder = request.output / "runs" / str(size) / variant.folder
@@ -189,7 +191,7 @@ def compare_one(
             measured[key].append(_measured(request, variant, model, run_folder, key, scorer))
         keep_model_alone(run_folder)
     rows = [
-        Row(
+        ObjectiveRow(
             name=f"{variant.name}, {key}" if key else variant.name,
             lr=rates.lr,
             module_lr=rates.module,
@@ -205,7 +207,7 @@ def compare_one(
 
 
 def _searched(
-    request: Request, variant: Variant, folder: Path, dataset: str | Path, say: Say
+    request: ComparisonRequest, variant: Variant, folder: Path, dataset: str | Path, say: Say
 ) -> tuple[Rates | None, list[str]]:
     """The learning rates with the highest R@1 on the validation samples, and a note on what was
     tried; None where every run's loss became infinite or NaN."""
@@ -268,7 +270,12 @@ def climbed(lrs: Sequence[float], score: Callable[[float], float]) -> dict[float
 
 
 def _trained(
-    request: Request, variant: Variant, rates: Rates, seed: int, folder: Path, dataset: str | Path
+    request: ComparisonRequest,
+    variant: Variant,
+    rates: Rates,
+    seed: int,
+    folder: Path,
+    dataset: str | Path,
 ) -> dict[str, Any] | None:
     """What a run cost; None for one that failed.
 
@@ -285,7 +292,7 @@ def _trained(
     return trained(folder, dataset, ["-r", request.world.recipe, *words])
 
 
-def _settings(request: Request, variant: Variant, rates: Rates, seed: int) -> list[str]:
+def _settings(request: ComparisonRequest, variant: Variant, rates: Rates, seed: int) -> list[str]:
     """What replaces the recipe's table ``train`` for one run: ``train.key=value``, each."""
     world = request.world
     return [
@@ -317,7 +324,7 @@ def _own_settings(world: World, variant: Variant) -> list[str]:
 
 
 def _embedder(
-    request: Request, variant: Variant, model: str, scorer: Mapping[str, Any]
+    request: ComparisonRequest, variant: Variant, model: str, scorer: Mapping[str, Any]
 ) -> tuple[Any, EvaluateConfig]:
     table = _table(request.world, variant)
     config = request.world.evaluation(context=table.context, image_fit=table.image_fit)
@@ -327,7 +334,9 @@ def _embedder(
         return open_embedder(model, config), config
 
 
-def _validated(request: Request, variant: Variant, folder: Path, collection: Collection) -> float:
+def _validated(
+    request: ComparisonRequest, variant: Variant, folder: Path, collection: Collection
+) -> float:
     """Mean R@1 of both ways on the validation samples, 0 to 1; cached in the run's folder."""
 
     def score() -> dict[str, float]:
@@ -339,7 +348,7 @@ def _validated(request: Request, variant: Variant, folder: Path, collection: Col
 
 
 def _measured(
-    request: Request,
+    request: ComparisonRequest,
     variant: Variant,
     model: str,
     folder: Path,
@@ -363,7 +372,7 @@ def _measured(
     )
 
 
-def _check_settings(request: Request) -> None:
+def _check_settings(request: ComparisonRequest) -> None:
     """Refuse to mix runs of other settings; objectives, sizes and seeds may be added."""
     path = request.output / "settings.json"
     own = {
@@ -383,11 +392,13 @@ def _check_settings(request: Request) -> None:
 
 
 def _write(
-    request: Request, tables: Mapping[int, Sequence[Row]], notes: Mapping[int, Sequence[str]]
+    request: ComparisonRequest,
+    tables: Mapping[int, Sequence[ObjectiveRow]],
+    notes: Mapping[int, Sequence[str]],
 ) -> str:
     blocks: list[str | Table] = []
     values: dict[str, Any] = {}
-    keys = [key for key in Row.__dataclass_fields__ if key != "found"]
+    keys = [key for key in ObjectiveRow.__dataclass_fields__ if key != "found"]
     for size, rows in tables.items():
         if not rows:
             continue

@@ -18,7 +18,7 @@ REGIONS = {"localisation": "localisation@5", "joint": "joint mAP@10"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ObjectiveRow:
     """One objective, or the start."""
 
     name: str
@@ -50,7 +50,7 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
-def difference(row: Row, baseline: Row, *, seed: int = 0) -> Difference:
+def difference(row: ObjectiveRow, baseline: ObjectiveRow, *, seed: int = 0) -> Difference:
     """The row less the baseline, paired by scene and by seed.
 
     The interval is a bootstrap's (Efron and Tibshirani 1993, chapter 13): seeds are drawn, then
@@ -86,7 +86,7 @@ def resampled_means(
 
 def page(
     title: str,
-    rows: Sequence[Row],
+    rows: Sequence[ObjectiveRow],
     notes: Sequence[str] = (),
     *,
     further: Mapping[str, str] = MappingProxyType({}),

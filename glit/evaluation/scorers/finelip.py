@@ -26,12 +26,12 @@ from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.learned import learned_module
 from glit.evaluation.scorers.protocol import Vectors
 from glit.plain import limited
-from glit.recipes.config import Table
+from glit.recipes.config import RecipeTable
 from glit.training.objectives.finelip import FineLipModule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FineLipScore(Table):
+class FineLipScore(RecipeTable):
     """Late interaction of condensed patches and words, and the global cosine."""
 
     table: ClassVar[str] = "evaluate"

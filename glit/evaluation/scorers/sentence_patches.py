@@ -26,14 +26,14 @@ from glit.evaluation.collection import Collection, Text
 from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.scorers.protocol import Vectors
 from glit.plain import limited
-from glit.recipes.config import Table
+from glit.recipes.config import RecipeTable
 
 _AT_ONCE = 1 << 24
 """Cosines of sentences and windows held at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentencePatches(Table):
+class SentencePatches(RecipeTable):
     """Late interaction of sentences and windows of patches. The first vector of a text or image is
     its global embedding."""
 

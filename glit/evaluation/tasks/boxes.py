@@ -12,7 +12,7 @@ from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import CollectionEmbedder, Picture
 from glit.evaluation.metrics import Metrics
-from glit.evaluation.questions import ImageFiles
+from glit.evaluation.questions import QuestionImages
 from glit.evaluation.readers.boxes import ClassBoxes
 from glit.evaluation.tasks.classify import accuracies, class_vectors, rank_of_own
 from glit.runtime.progress import null_progress
@@ -20,7 +20,7 @@ from glit.runtime.progress import null_progress
 _AT_ONCE = 1024
 
 
-class BoxFiles(ImageFiles):
+class BoxFiles(QuestionImages):
     """Image files with boxes of known classes."""
 
     def __init__(self, name: str, boxes: ClassBoxes) -> None:

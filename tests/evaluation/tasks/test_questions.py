@@ -28,7 +28,7 @@ from glit.errors import InputError, RecipeError
 from glit.evaluation.boxes import embed_pictures
 from glit.evaluation.collection import Text
 from glit.evaluation.encode import load_embedder
-from glit.evaluation.questions import ImageFiles, Question, Questions
+from glit.evaluation.questions import Question, QuestionImages, Questions
 from glit.evaluation.readers.boxes import class_boxes, expressions
 from glit.evaluation.readers.questions import READERS, read_questions
 from glit.evaluation.run import evaluate
@@ -180,7 +180,7 @@ def test_boxes_of_expressions_by_hand(tmp_path) -> None:
 @torch.no_grad()
 def test_a_box_by_patches_is_the_mean_of_those_it_touches(tiny_clip, tmp_path) -> None:
     """A 40 x 30 image in a model of 32 pixels and 4 x 4 patches: x is scaled by 0.8."""
-    images = ImageFiles("set", [noise(tmp_path / f"{i}.png", i) for i in range(2)])
+    images = QuestionImages("set", [noise(tmp_path / f"{i}.png", i) for i in range(2)])
     settings = config(box_features="patches", image_fit="centre-crop")
     embedder = load_embedder(str(tiny_clip), settings)
     pictures = [(0, None), (0, (0.0, 0.0, 15.0, 7.0)), (1, (0.0, 0.0, 40.0, 30.0)),
@@ -330,7 +330,7 @@ def test_what_cannot_be_measured_is_refused(tmp_path, tiny_clip, make_dataset) -
 
 def test_equal_boxes_have_equal_embeddings_either_way(tiny_clip, tmp_path) -> None:
     """A box that is the whole image has the whole image's embedding as a crop."""
-    images = ImageFiles("set", [noise(tmp_path / "a.png")])
+    images = QuestionImages("set", [noise(tmp_path / "a.png")])
     embedder = load_embedder(str(tiny_clip), CONFIG)
     found = embed_pictures(embedder, images, [(0, None), (0, (0.0, 0.0, 40.0, 30.0))], CONFIG)
     assert torch.allclose(found[0], found[1], atol=1e-6)
