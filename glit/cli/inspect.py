@@ -173,8 +173,9 @@ def query_command(
         typer.Argument(help="A SELECT over samples, sentences, regions, pairs, drops, duplicates."),
     ],
     form: Annotated[
-        Literal["table", "csv", "json", "parquet"], typer.Option("--format", help="Output format.")
-    ] = "table",
+        Literal["table", "csv", "json", "parquet"] | None,
+        typer.Option("--format", help="Output format. Default: table, or what -o names."),
+    ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", help="Write a .csv, .json or .parquet file.")
     ] = None,
@@ -191,7 +192,7 @@ def query_command(
         if form == "parquet" and sys.stdout.isatty():
             raise UserError("--format parquet: not for a terminal; want -o FILE.parquet")
         found = query(sql)
-        if form == "table":
+        if form in (None, "table"):
             found.show(max_rows=_MOST_SHOWN)
         elif sys.stdout.isatty():
             answer = io.BytesIO()
@@ -202,6 +203,8 @@ def query_command(
         return
     path = local_file(output)
     by_name = answer_format(path)
+    if form not in (None, by_name):
+        raise UserError(f"-o {path}: is a {by_name} file, but {form} is asked for; leave out one")
     found = query(sql)
     try:
         with Store(path.parent).atomic(path.name) as temporary, temporary.open("wb") as out:

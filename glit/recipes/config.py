@@ -189,7 +189,7 @@ def _chosen(choice: Choice, name: Any, rest: dict[str, Any], *, where: str, kind
     mine = _keys(chosen) if chosen is not None else []
     for key in rest:
         if key not in mine and key not in others:
-            everything = [*_keys(kind), *mine, *sorted(others)]
+            everything = [*_keys(kind), *mine, *sorted(others - {*mine})]
             raise RecipeError(f"{where}: unknown key {key!r}; {closest(key, everything)}")
     ignored = [key for key in rest if key not in mine]
     if ignored:
