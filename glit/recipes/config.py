@@ -97,12 +97,12 @@ class Choice:
 
 
 def is_enabled(config: Any) -> bool:
-    """Whether a table turns its step on; one without a key ``enabled`` always does."""
+    """Return whether a table turns its step on; one without a key ``enabled`` always does."""
     return getattr(config, "enabled", True)
 
 
 def on_by_default(config: Any) -> bool:
-    """Whether the step is on in a recipe that does not set ``enabled``."""
+    """Return whether the step is on in a recipe that does not set ``enabled``."""
     return all(f.default for f in dataclasses.fields(config) if f.name == "enabled")
 
 

@@ -46,7 +46,7 @@ class Plugin:
     """The content of a single file, which other machines may not have."""
 
     def identity(self) -> dict[str, str]:
-        """What fingerprints and manifests say of it."""
+        """Return what fingerprints and manifests say of it."""
         found = {"name": self.name, "package": self.package, "version": self.version}
         return {**{key: value for key, value in found.items() if value}, "sha256": self.sha256}
 
