@@ -79,7 +79,7 @@ class World(Protocol):
         ...
 
     def evaluation(self, *, context: int = 248, image_fit: ImageFit = "resize") -> EvaluateConfig:
-        """Return how to measure models that were trained with this text window and fit of images."""
+        """Return how to measure models trained with this text window and fit of images."""
         ...
 
     def told(self) -> dict[str, Any]:
