@@ -98,8 +98,8 @@ class NoisyScenes(Scenes):
             _write_captions(scenes / "ground_truth.parquet", samples, planted, captions)
             settings = ["negatives.enabled=true", f"split.tokenizer={json.dumps(self.start)}"]
             source = build_scenes(
-                scenes, output.parent / f"{output.name}-built", captions=captions, recipe="glit-mini",
-                settings=settings,
+                scenes, output.parent / f"{output.name}-built", captions=captions,
+                recipe="glit-mini", settings=settings,
             )  # fmt: skip
         calibration = find_calibration("mini-scenes")
         assert calibration is not None
