@@ -56,17 +56,21 @@ browser:
 	} || echo "no Chromium on this machine, and apt-get cannot install one: pages stay untested"
 
 # what needs one core runs beside the tests, which end last
-check: lint docs-in-sync
-	$(MAKE) --jobs 2 all-tests packaging
+check: style
+	$(MAKE) --jobs 2 all-tests beside-tests
 
-packaging: site extras wheel
+beside-tests: types docs-in-sync site extras wheel
 
-lint: $(STAMP)
+lint: style types
+
+style: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+types: $(STAMP)
 	$(BIN)/pyright
 
-.PHONY: packaging docs-in-sync site extras wheel
+.PHONY: beside-tests style types docs-in-sync site extras wheel
 docs-in-sync: $(STAMP)
 	$(BIN)/python -m tools.docs --check
 

@@ -269,6 +269,30 @@ def s3(s3_server, monkeypatch):
 
 
 @pytest.fixture(scope="session")
+def running_hub():
+    from small_hub import small_hub
+
+    with small_hub() as found:
+        yield found
+
+
+@pytest.fixture
+def hub(running_hub, monkeypatch, tmp_path):
+    """An empty Hub on loopback, with a token that may write; nothing waits before it tries again."""
+    from small_hub import TOKEN
+
+    running_hub.clear()
+    monkeypatch.setenv("HF_ENDPOINT", running_hub.address)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    return running_hub
+
+
+@pytest.fixture(scope="session")
 def google_server():
     """Google's storage on loopback behind a proxy that fails on demand; see :mod:`faulty_google`."""
     from faulty_google import faulty_google

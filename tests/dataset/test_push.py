@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from building import tiny, tiny_clip
-from small_hub import TOKEN, Repository, small_hub
+from small_hub import TOKEN, Repository
 
 import glit
 from glit.dataset import push as module
@@ -17,31 +17,10 @@ from glit.dataset.card import LICENCE_WARNING
 from glit.dataset.query import query
 from glit.errors import InputError, StorageError, UserError
 from glit.installation import install_command
-from glit.label.audit_server import AuditQuestions
 from glit.storage.store import Store
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of its client
 NAME, ADDRESS = "me/scenes", "hf://datasets/me/scenes"
-
-
-@pytest.fixture(scope="session")
-def running_hub():
-    with small_hub() as found:
-        yield found
-
-
-@pytest.fixture
-def hub(running_hub, monkeypatch, tmp_path):
-    """An empty Hub, with a token that may write; nothing waits before it tries again."""
-    running_hub.clear()
-    monkeypatch.setenv("HF_ENDPOINT", running_hub.address)
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "no-token"))
-    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    return running_hub
 
 
 @pytest.fixture
@@ -312,25 +291,3 @@ def test_a_public_repository_does_not_take_what_is_private(hub, licensed, run_gl
     done = run_glit("push", licensed, NAME, "--private", "--quiet")
     assert done.code == 2 and "exists and is public; nothing was uploaded" in done.errors
     assert not hub.uploads and not hub.repositories[NAME].files
-
-
-def test_a_certificate_travels_with_its_verdicts(hub, licensed, tmp_path, run_glit):
-    file, made = tmp_path / "verdicts.jsonl", tmp_path / "made"
-    glit.certify(licensed, file, error=0.4, confidence=0.6, num=3)
-    questions = AuditQuestions(glit.open_dataset(licensed), file, by="ann")
-    for number in range(3):
-        questions.answer(number, "right")
-    glit.certify(licensed, file, output=made)
-    card = made / "README.md"
-    card.write_text(card.read_text().replace("license: unknown", "license: cc-by-4.0"))
-    done = run_glit("push", made, NAME)
-    assert done.code == 0, done.errors
-    there = without_attributes(hub.repositories[NAME])
-    assert there == shipped(made) and "verdicts-pairs.jsonl" in there
-    fetched = tmp_path / "fetched"
-    for name, data in there.items():
-        (fetched / name).parent.mkdir(parents=True, exist_ok=True)
-        (fetched / name).write_bytes(data)
-    assert [*glit.verify(fetched)] == []
-    (said,) = glit.open_dataset(fetched).manifest.certificates
-    assert (said.judged, said.wrong, said.judges) == (3, 0, ("ann",))

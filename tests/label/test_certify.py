@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import threading
+from pathlib import Path
 
 import httpx
 import pytest
@@ -86,6 +89,49 @@ def test_from_the_plan_to_a_certified_dataset(scenes, tmp_path, run_glit):
     assert "Certified: at least 90 % of" in described["rai:dataAnnotationAnalysis"][0]
     assert {each["name"] for each in described["distribution"]} >= {"verdicts-pairs.jsonl"}
     assert made.joinpath("verdicts-pairs.jsonl").read_bytes().count(b"\n") == 151
+
+
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of the Hub's client
+def test_the_page_from_a_build_to_the_hub(scenes, tmp_path, run_glit, hub, monkeypatch):
+    dataset, right = scenes
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(dataset.path, "dataset")
+    page = (Path(__file__).parents[2] / "docs" / "certify.md").read_text(encoding="utf-8")
+    first, second = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)[:2]
+    ran = []
+    for line in (first + second).replace("OWNER/NAME", "me/certified").splitlines():
+        words = shlex.split(line, comments=True)
+        if words[2] == "label":
+            judge_on_the_page(dataset, right, Path(words[words.index("--verdicts") + 1]))
+            continue
+        options = ["--error", "0.4"] if not ran else []
+        done = run_glit(*words[1:], *options)
+        assert done.code == 0, (line, done.errors)
+        ran.append(" ".join(words[1:3]))
+    assert ran == [*["pairs certify"] * 3, "verify certified/", "push certified/"] + 2 * [
+        "pairs certify"
+    ]
+    there = "hf://datasets/me/certified"
+    assert run_glit("verify", there).code == 0
+    (said,) = glit.open_dataset(there).manifest.certificates
+    assert said == glit.open_dataset("certified").manifest.certificates[0]
+    assert said.judges == ("ann",) and said.judged > 0
+    hub.repositories["me/certified"].files["verdicts-pairs.jsonl"] += b"{}"
+    assert run_glit("verify", there).code == 1
+
+
+def judge_on_the_page(dataset: Dataset, right, file: Path) -> None:
+    """Answer every question of the page by the truth."""
+    ids = dataset.table(["sample_id"]).column("sample_id").to_pylist()
+    plan = read_audit([file]).plan
+    items = items_of(dataset, plan.claim)
+    order = items.population.order(seed=plan.claim.seed, num=plan.verdicts).tolist()
+    with served(AuditQuestions(dataset, file, by="ann")) as client:
+        for number, at in enumerate(order):
+            place = int(items.first[at]), int(items.second[at])
+            verdict = "right" if right[ids[items.row[at]]][place] else "wrong"
+            said = {"number": number, "verdict": verdict}
+            assert client.post("/verdict", json=said).status_code == 200
 
 
 @pytest.fixture(scope="module")
