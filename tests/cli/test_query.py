@@ -89,6 +89,9 @@ def test_what_cannot_be_written(built, run_glit, tmp_path):
         (["-o", tmp_path / "rows.txt"], "ends in .csv, .json or .parquet"),
         (["-o", tmp_path], "it is a folder"),
         (["-o", "/proc/nothing/rows.csv"], "cannot write there"),
+        (["--json", "-o", tmp_path / "rows.csv"], "says csv; leave --json out"),
+        (["--format", "table", "-o", tmp_path / "rows.csv"], "leave --format table out"),
+        (["--json", "--format", "csv"], "contradict each other"),
     ]:
         done = run_glit("query", built, "select 1 as a", *words)
         assert done.code == 2 and said in done.errors and done.errors.count("\n") == 1
