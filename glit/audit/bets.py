@@ -158,8 +158,8 @@ def _before(values: Float[np.ndarray, "audits t"]) -> Float[np.ndarray, "audits 
 def _slope(
     z: Float[np.ndarray, "audits t"], u: Float[np.ndarray, "audits t"], spread: float
 ) -> Float[np.ndarray, "audits t"]:
-    """How much of the control variate is taken before every verdict: the regression of ``z`` on
-    ``u`` over the verdicts so far, in [0, 1]."""
+    """Return how much of the control variate is taken before every verdict: the regression of ``z``
+    on ``u`` over the verdicts so far, in [0, 1]."""
     if spread < _SAME:
         return np.zeros_like(z)
     prior = _SLOPE_VERDICTS * spread
@@ -167,7 +167,7 @@ def _slope(
 
 
 def _jump(x: Float[np.ndarray, "audits t"], sums: _Sums) -> Float[np.ndarray, "audits t"]:
-    """How much a wrong item moves ``x``, before every verdict: variance over mean, as of a
+    """Return how much a wrong item moves ``x``, before every verdict: variance over mean, as of a
     process that is 0 but for jumps of that size."""
     if sums.spread < _SAME:
         return np.ones_like(x)

@@ -104,5 +104,5 @@ def read_judged(file: Path) -> Judged:
 
 
 def chance_wrong(verdict: AuditVerdict) -> float:
-    """How wrong an item is by a model's verdict alone."""
+    """Return how wrong an item is by a model's verdict alone."""
     return {"right": 0.0, "unsure": 0.5}.get(verdict, 1.0)

@@ -177,7 +177,7 @@ class Record:
         return tuple(sorted({by for own in self.of.values() for by in own}))
 
     def is_wrong(self, name: Name) -> bool:
-        """Whether an item counts as wrong: as settled, or as anybody says."""
+        """Return whether an item counts as wrong: as settled, or as anybody says."""
         if (settled := self._settled.get(name)) is not None:
             return not self._is_right(settled)
         return not all(map(self._is_right, self.of[name].values()))
@@ -188,7 +188,7 @@ class Record:
         )
 
     def agreement(self) -> Agreement:
-        """How far people agree."""
+        """Return how far people agree."""
         first, second = [], []
         disputed = []
         both = 0
@@ -206,7 +206,7 @@ class Record:
         )
 
     def counts(self) -> Counter[str]:
-        """How often each verdict was given."""
+        """Return how often each verdict was given."""
         return Counter(said.verdict for own in self.of.values() for said in own.values())
 
     def only(self, names: Sequence[Name]) -> Record:

@@ -94,7 +94,7 @@ class Backend:
     ``config.options``."""
 
     def is_slow(self, config: Any) -> bool:
-        """Whether a settled configuration runs :attr:`cpu_seconds` on a CPU."""
+        """Return whether a settled configuration runs :attr:`cpu_seconds` on a CPU."""
         return self.cpu_seconds is not None and config.device == "cpu"
 
     def settled(self, config: ConfigT, device: str = "") -> ConfigT:

@@ -53,7 +53,8 @@ def use_onednn(model: nn.Module) -> None:
 
 
 def can_use_onednn(weight: Tensor) -> bool:
-    """Whether a weight [out, in] is float32 on a CPU and this torch's oneDNN multiplies by it."""
+    """Return whether a weight [out, in] is float32 on a CPU and this torch's oneDNN multiplies by
+    it."""
     return (
         weight.device.type == "cpu"
         and weight.dtype == torch.float32

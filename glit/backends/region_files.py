@@ -65,7 +65,7 @@ class RegionOfFile:
     phrases: tuple[Said, ...] = ()
 
     def places(self, regions: Sequence[Region]) -> list[int]:
-        """Where this region is among those of a table, which holds 32 bits of a number."""
+        """Return where this region is among those of a table, which holds 32 bits of a number."""
         boxes = np.array([each.box.xyxy for each in regions], dtype=np.float32)
         same = (boxes == np.array(self.region.box.xyxy, dtype=np.float32)).all(axis=1)
         found = np.flatnonzero(same).tolist()
@@ -253,7 +253,7 @@ def rows_as_text(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _mask_frame(mask: Any, size: tuple[int, int], orientation: Callable[[], int]) -> Frame:
-    """How a mask moves to the image."""
+    """Return how a mask moves to the image."""
     height, width = mask["size"]
     try:
         return fit_frame((width, height), size, orientation)

@@ -57,7 +57,7 @@ def build_scenes(
 
 
 def truths(ground_truth: Path) -> dict[str, Truth]:
-    """What the sentences of every scene tell of, by the scene's path."""
+    """Return what the sentences of every scene tell of, by the scene's path."""
     rows = pq.read_table(ground_truth, columns=["path", "sentences"]).to_pylist()
     return {
         row["path"]: {

@@ -179,8 +179,8 @@ def retry_command(
 def _at_work(
     executor: ExecutorChoice, address: str | None, console: Console, *, quiet: bool
 ) -> dict[str, Any]:
-    """Where to run, and who is told. A command owns its process, so stages that run in it may keep
-    the memory that they free."""
+    """Return where to run, and who is told. A command owns its process, so stages that run in it
+    may keep the memory that they free."""
     if executor != "ray":
         from glit.executors.process import keep_freed_memory
 

@@ -174,7 +174,7 @@ def query_command(
     ],
     form: Annotated[
         Literal["table", "csv", "json", "parquet"] | None,
-        typer.Option("--format", help="Output format. Default: table; with -o, the file's."),
+        typer.Option("--format", help="Output format. Default: table, or what -o names."),
     ] = None,
     output: Annotated[
         str | None, typer.Option("-o", "--output", help="Write a .csv, .json or .parquet file.")
@@ -186,7 +186,7 @@ def query_command(
     from glit.dataset.query_output import answer_format, write_answer
 
     if as_json and form not in (None, "json"):
-        raise UserError(f"--json --format {form}: contradict each other; give one of them")
+        raise UserError(f"--json --format {form}: contradict each other; leave out one")
     form = "json" if as_json else form
     unfinished = api.unfinished_build(dataset)
     query = partial(query_finished, dataset) if unfinished is None else unfinished.query
@@ -194,7 +194,7 @@ def query_command(
         if form == "parquet" and sys.stdout.isatty():
             raise UserError("--format parquet: not for a terminal; want -o FILE.parquet")
         found = query(sql)
-        if form is None or form == "table":
+        if form in (None, "table"):
             found.show(max_rows=_MOST_SHOWN)
         elif sys.stdout.isatty():
             answer = io.BytesIO()
@@ -206,8 +206,7 @@ def query_command(
     path = local_file(output)
     by_name = answer_format(path)
     if form not in (None, by_name):
-        told = "--json" if as_json else f"--format {form}"
-        raise UserError(f"{told} -o {path}: the file's name says {by_name}; leave {told} out")
+        raise UserError(f"-o {path}: is a {by_name} file, but {form} is asked for; leave out one")
     found = query(sql)
     try:
         with Store(path.parent).atomic(path.name) as temporary, temporary.open("wb") as out:

@@ -62,7 +62,7 @@ class Preprocessing:
 
 
 def says_preprocessing(folder: Path) -> bool:
-    """Whether a model's folder says how its images are prepared."""
+    """Return whether a model's folder says how its images are prepared."""
     names = (IMAGE_PROCESSOR, "processor_config.json")
     return any((folder / name).is_file() for name in names) or is_open_clip(folder)
 
@@ -101,8 +101,8 @@ def read_preprocessing(folder: Path, *, side: int = 0) -> Preprocessing:
 
 
 def newly_followed(folder: Path) -> dict[str, Any]:
-    """What fingerprints need to say of a folder's preprocessing: the values that earlier versions
-    of glit ignored. Empty for nearly every model.
+    """Return what fingerprints need to say of a folder's preprocessing: the values that earlier
+    versions of glit ignored. Empty for nearly every model.
     """
     values = _read(folder)[1] or {}
     found, _ = _preprocessing(values)
@@ -133,7 +133,7 @@ def _read(folder: Path) -> tuple[Path, Mapping[str, Any] | None]:
 
 
 def _preprocessing(values: Mapping[str, Any]) -> tuple[Preprocessing, int]:
-    """What the keys say, and the side of the square that they give; 0 if they do not say.
+    """Return what the keys say, and the side of the square that they give; 0 if they do not say.
 
     Raises:
         ValueError: names the key.
@@ -179,7 +179,7 @@ def _normalisation(values: Mapping[str, Any], mean: Three, siglip: bool) -> tupl
 
 
 def _factor(values: Mapping[str, Any]) -> float:
-    """What pixels are multiplied by before they are normalised."""
+    """Return what pixels are multiplied by before they are normalised."""
     factor = values.get("rescale_factor", _FACTOR) if values.get("do_rescale", True) else 1.0
     if not isinstance(factor, int | float) or not 0 < factor < math.inf:
         raise ValueError(f"rescale_factor = {factor!r}: wanted a number above 0")
@@ -187,7 +187,7 @@ def _factor(values: Mapping[str, Any]) -> float:
 
 
 def _fit(values: Mapping[str, Any], siglip: bool) -> tuple[ImageFit, int, int]:
-    """How images become the square, their shorter side before it is cut out, and its side.
+    """Return how images become the square, their shorter side before it is cut out, and its side.
 
     Numbers that the file does not say are 0: the model's own.
     """

@@ -27,12 +27,12 @@ folders."""
 
 
 def is_siglip(folder: Path) -> bool:
-    """Whether a folder holds a SigLIP of either class, by its config.json."""
+    """Return whether a folder holds a SigLIP of either class, by its config.json."""
     return model_type(folder) in ("siglip", "siglip2")
 
 
 def is_naflex(folder: Path) -> bool:
-    """Whether a folder holds a ``Siglip2Model``, whose images keep their aspect ratio."""
+    """Return whether a folder holds a ``Siglip2Model``, whose images keep their aspect ratio."""
     return model_type(folder) == "siglip2"
 
 

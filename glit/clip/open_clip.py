@@ -84,7 +84,7 @@ _TOWERS = {
 
 
 def is_open_clip(folder: Path) -> bool:
-    """Whether a folder is OpenCLIP's and holds no complete transformers model."""
+    """Return whether a folder is OpenCLIP's and holds no complete transformers model."""
     theirs = (folder / "config.json").is_file() and any(folder.glob("model*.safetensors"))
     return (folder / CONFIG).is_file() and not theirs
 
@@ -154,7 +154,7 @@ def open_clip_config(folder: Path) -> CLIPConfig:
 
 
 def image_values(folder: Path) -> dict[str, Any]:
-    """How images are prepared, by the keys of a preprocessor_config.json.
+    """Return how images are prepared, by the keys of a preprocessor_config.json.
 
     Raises:
         WeightsError: in a way that is not ours.

@@ -23,7 +23,8 @@ def patch_mask(
     patch_size: int,
     grid: int,
 ) -> Bool[Tensor, "b k p"]:
-    """Which patches a box touches: columns floor(x0 / p) to ceil(x1 / p), rows alike (Algorithm 1).
+    """Return which patches a box touches: columns floor(x0 / p) to ceil(x1 / p), rows alike
+    (Algorithm 1).
 
     ``boxes_BK4`` are x0, y0, x1, y1 in pixels of the model's square input (side
     ``patch_size * grid``); parts outside the square are ignored. A box thinner than a patch
@@ -70,7 +71,8 @@ def span_mask(
     *,
     length: int,
 ) -> Bool[Tensor, "b k l"]:
-    """Which token slots a token span ``[start, end)`` covers in a caption of ``length`` slots.
+    """Return which token slots a token span ``[start, end)`` covers in a caption of ``length``
+    slots.
 
     The row of a span that does not fit (``start < 1``, ``end > length`` or empty) is all false, and
     the caller must mask out its pair. Slot 0 holds the start token.

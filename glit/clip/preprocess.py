@@ -105,7 +105,7 @@ def fit_boxes(
 def touched_patches(
     mask_HW: Bool[np.ndarray, "h w"], *, side: int, patch_size: int, fit: ImageFit
 ) -> Bool[np.ndarray, " p"]:
-    """Which patches of the model's square a mask of the image touches, row-major.
+    """Return which patches of the model's square a mask of the image touches, row-major.
 
     A patch counts if any pixel of the mask reaches into it, as with boxes in
     :func:`glit.clip.pooling.patch_mask`: a mask that fills its box touches the box's patches, and

@@ -79,7 +79,7 @@ def read_objective(checkpoint: Path) -> dict[str, Any]:
 
 
 def trains_unmixed(folder: Path) -> bool:
-    """Whether a checkpoint's objective trained patch tokens that attend to themselves alone."""
+    """Return whether the checkpoint's objective trained patches that attend to themselves alone."""
     if not (folder / OBJECTIVE / "config.json").is_file():
         return False
     said = _said_of_objective(folder)

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 def wants_lower_case(path: Path) -> bool:
-    """Whether texts are to be in lower case that the folder's own tokenizer would not change:
-    SigLIP 2 is published with Gemma's, and was trained on texts without capitals.
+    """Return whether texts are to be in lower case that the folder's own tokenizer would not
+    change: SigLIP 2 is published with Gemma's, and was trained on texts without capitals.
     """
     said = path / "tokenizer_config.json"
     kind = said.read_text(encoding="utf-8") if said.is_file() else ""
@@ -199,7 +199,7 @@ class SiglipEncoder(ClipEncoder):
         return F.normalize(_after_attention(head, pooled_BKH).float(), dim=-1)
 
     def patch_features(self, patch: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
-        """What the head makes of a patch that it attends to alone; not normalised."""
+        """Return what the head makes of a patch that it attends to alone; not normalised."""
         head: Any = self.clip.vision_model.head
         attention, width = head.attention, patch.shape[-1]
         value = F.linear(

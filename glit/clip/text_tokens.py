@@ -58,7 +58,7 @@ def tokens_alone(tower: CLIPTextModel, texts: TextRows) -> Float[Tensor, "rw h"]
 
 
 def rows_agree(tower: CLIPTextModel) -> bool:
-    """Whether two short texts in one row have the features that they have alone."""
+    """Return whether two short texts in one row have the features that they have alone."""
     weight: Any = tower.get_input_embeddings().weight
     attention = getattr(tower.config, "_attn_implementation", "")  # decides how a mask is read
     ids = (torch.arange(8) * 7 % len(weight)).tolist()

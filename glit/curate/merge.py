@@ -108,7 +108,7 @@ def _further(datasets: Sequence[Dataset]) -> Columns:
 
 
 def _values(dataset: Dataset, source: SourceDataset, further: Columns) -> dict[str, Any]:
-    """What rows have in the columns that their dataset lacks: nobody corrected them,
+    """Return what rows have in the columns that their dataset lacks: nobody corrected them,
     and images have one caption."""
     origin = {
         "dataset": source.name,
@@ -197,7 +197,7 @@ def _merged(datasets: Sequence[Dataset], sources: Sequence[SourceDataset]) -> Ma
 
 
 def _kept(manifest: Manifest, source: SourceDataset) -> MergedDataset:
-    """What the manifest keeps of a dataset."""
+    """Return what the manifest keeps of a dataset."""
     plain = manifest.as_dict()
     return MergedDataset(
         name=source.name,

@@ -179,7 +179,8 @@ def _fingerprints(manifest: Manifest, config: PairConfig, pairing: Pairing) -> d
 def _write_files(
     dataset: Dataset, folder: Path, pairing: Pairing, processes: int, report: Report
 ) -> dict[str, FileEntry]:
-    """What the manifest says of the files; of several processes' work each whole file is told."""
+    """Return what the manifest says of the files; of several processes' work each whole file is
+    told."""
     write = partial(_write_file, dataset.path, str(folder), pairing)
     number = min(processes, len(dataset.files))
     if number == 1:

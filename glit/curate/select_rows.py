@@ -85,7 +85,7 @@ class RowSelection:
             raise UserError(f"--split: the shares sum to {total:g}, want 1")
 
     def noted(self) -> dict[str, Any]:
-        """What the manifest keeps of it: the values that were given, and the seed."""
+        """Return what the manifest keeps of it: the values that were given, and the seed."""
         values = dataclasses.asdict(self)
         given = {k: v for k, v in values.items() if v or (k == "near" and v is not None)}
         return {"seed": self.seed, **given}
@@ -148,7 +148,7 @@ def select_rows(
 
 
 def source_of(dataset: Dataset, more: Mapping[str, Any] | None = None) -> SourceDataset:
-    """Which dataset rows were taken from: its folder's name, its manifest's hash, its rows.
+    """Return which dataset rows were taken from: its folder's name, its manifest's hash, its rows.
 
     Args:
         dataset: that one.

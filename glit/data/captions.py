@@ -20,7 +20,7 @@ _KIND = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def is_kind(name: str) -> bool:
-    """Whether a kind of captions can have this name.
+    """Return whether a kind of captions can have this name.
 
     >>> is_kind("short"), is_kind("caption-2"), is_kind("two words"), is_kind("")
     (True, True, False, False)
@@ -29,7 +29,7 @@ def is_kind(name: str) -> bool:
 
 
 def are_kinds(names: Sequence[str]) -> bool:
-    """Whether all are valid names of kinds, and none stands twice."""
+    """Return whether all are valid names of kinds, and none stands twice."""
     return all(map(is_kind, names)) and len({*names}) == len(names)
 
 
@@ -138,5 +138,5 @@ def edited_captions(row: Mapping[str, Any], caption: str) -> dict[str, list[dict
 
 
 def has_words(text: str) -> bool:
-    """Whether there is a letter or a digit in a text."""
+    """Return whether there is a letter or a digit in a text."""
     return any(map(str.isalnum, text))

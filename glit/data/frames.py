@@ -106,7 +106,7 @@ def fit_frame(
     size: tuple[float, float],
     orientation: Callable[[], int] = upright_orientation,
 ) -> Frame:
-    """How boxes of a picture of a stated size move to an image.
+    """Return how boxes of a picture of a stated size move to an image.
 
     Sizes that were rounded by a pixel count as equal. A stated size that is as near to the upright
     image as to the picture before its EXIF orientation means the upright one.

@@ -40,7 +40,7 @@ def clip_boxes(boxes: Boxes, *, width: int, height: int) -> Boxes:
 def area_ratio_mask(
     boxes: Boxes, *, width: int, height: int, min_ratio: float, max_ratio: float
 ) -> np.ndarray:
-    """Which boxes cover between ``min_ratio`` and ``max_ratio`` of the image, ends included.
+    """Return which boxes cover between ``min_ratio`` and ``max_ratio`` of the image, ends included.
 
     GOAL filters SAM's masks below 1 % (section 3.1); its code also drops those above 80 %.
     """

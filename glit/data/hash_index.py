@@ -47,7 +47,7 @@ class HashIndex:
     def near(
         self, own: UInt64[np.ndarray, " M"], *, most_bits: int
     ) -> tuple[Int64[np.ndarray, " P"], Int64[np.ndarray, " P"]]:
-        """Which hashes and which entries differ in few bits, in order: all pairs within
+        """Return which hashes and which entries differ in few bits, in order: all pairs within
         :data:`SURE_BITS`, and some of the others.
 
         Args:
@@ -77,7 +77,7 @@ class HashIndex:
         return pairs[:, 0], pairs[:, 1]
 
     def _ranges(self, own: Hashes, band: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where in the order of a band the hashes start and stop that lie at the same place."""
+        """Return where the hashes of the same place start and stop in the order of a band."""
         keys = (_band(own, band)[:, None] ^ self._looked).ravel()
         return self._first[band][keys], self._first[band][keys + 1]
 

@@ -117,7 +117,7 @@ def hashes(
 
 @cache
 def _placed(side: int, starts: tuple[int, ...], cells: int) -> Float32[np.ndarray, "SC 64"]:
-    """How much of each pixel of a thumbnail lies in each cell of parts that start there."""
+    """Return how much of each pixel of a thumbnail lies in each cell of parts that start there."""
     placed = np.zeros((len(starts), cells, THUMBNAIL_PX), np.float32)
     for shares, start in zip(placed, starts, strict=True):
         shares[:, start : start + side] = _overlaps(side, cells)
@@ -126,7 +126,7 @@ def _placed(side: int, starts: tuple[int, ...], cells: int) -> Float32[np.ndarra
 
 @cache
 def _overlaps(side: int, cells: int) -> Float64[np.ndarray, "cells side"]:
-    """How much of each pixel lies in each cell, in shares of 1 / cells of a pixel."""
+    """Return how much of each pixel lies in each cell, in shares of 1 / cells of a pixel."""
     starts, pixels = np.arange(cells)[:, None] * side, np.arange(side) * cells
     shared = np.minimum(starts + side, pixels + cells) - np.maximum(starts, pixels)
     return np.clip(shared, 0, None).astype(np.float64)
@@ -209,7 +209,7 @@ class References:
 
 
 def _tells(means: UInt8[np.ndarray, "M 72"]) -> np.ndarray:
-    """Whether enough neighbours differ by more than noise."""
+    """Return whether enough neighbours differ by more than noise."""
     cells = means.reshape(-1, _ROWS, _COLUMNS).astype(np.int16)
     across = np.abs(np.diff(cells, axis=2)) >= _LEAST_STEP
     return across.sum(axis=(1, 2)) >= _LEAST_STEPS

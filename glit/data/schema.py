@@ -197,8 +197,8 @@ LATER_FIELDS = frozenset({"mean_logprob", "min_logprob", "probability", "support
 
 
 def is_readable(found: pa.Schema, version: int) -> bool:
-    """Whether a data file has the columns of its version, some later fields aside; columns of
-    further stages may follow."""
+    """Return whether a data file has the columns of its version, some later fields aside; columns
+    of further stages may follow."""
     wanted = dataset_columns(version)
     standard = [found.field(index) for index in range(min(len(found), len(wanted)))]
     return [field.name for field in standard] == wanted.names and all(
@@ -234,7 +234,7 @@ def dataset_schema(*, tokenizer: dict[str, Any], further: Columns = ()) -> pa.Sc
 
 
 def has_captions(found: pa.Schema) -> bool:
-    """Whether images have several captions: the column of somebody's own stage is none."""
+    """Return whether images have several captions: the column of somebody's own stage is none."""
     name, kind = CAPTIONS
     return name in found.names and found.field(name).type == kind
 

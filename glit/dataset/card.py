@@ -211,7 +211,7 @@ def figures_section(found: Statistics) -> str:
 
 
 def limits(manifest: Manifest, caution: str = "") -> str:
-    """What to know before use, as a list in Markdown."""
+    """Return what to know before use, as a list in Markdown."""
     first = [textwrap.fill(f"- **{caution}**", _WIDTH, subsequent_indent="  ")] if caution else []
     if not manifest.recipe.has_regions:
         return "\n".join([*first, _ALONE, _IMAGES])
@@ -225,7 +225,7 @@ def shown(value: object) -> str:
 
 
 def _steps(recipe: RecordedRecipe) -> str:
-    """What each step with a title of its own ran on, and whose parts those are."""
+    """Return what each step with a title of its own ran on, and whose parts those are."""
     said = [
         f"{step.title}: `{shown(recipe.table(step.name).get(step.shows, ''))}`."
         for step in all_steps()
@@ -242,7 +242,7 @@ def plugin_title(recorded: Mapping[str, str]) -> str:
 
 
 def _kinds(manifest: Manifest) -> str:
-    """Where the captions beside the long one are, if there are any."""
+    """Return where the captions beside the long one are, if there are any."""
     if CAPTIONS[0] not in manifest.columns:
         return ""
     named = manifest.recipe.table(CaptionStage.name).get("kinds", ())
@@ -251,7 +251,7 @@ def _kinds(manifest: Manifest) -> str:
 
 
 def _added(manifest: Manifest) -> str:
-    """What came after the build, if anything."""
+    """Return what came after the build, if anything."""
     if not manifest.additions:
         return ""
     number = sum(each.shipped for each in manifest.additions)

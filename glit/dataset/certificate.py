@@ -412,7 +412,7 @@ def faults(dataset: Dataset) -> Iterator[str]:
 
 
 def _same(said: Certificate, now: Certificate) -> bool:
-    """Whether two certificates are the same, but for the last digits of numbers."""
+    """Return whether two certificates are the same, but for the last digits of numbers."""
     for field in dataclasses.fields(Certificate):
         a, b = getattr(said, field.name), getattr(now, field.name)
         if isinstance(a, float) and isinstance(b, float):

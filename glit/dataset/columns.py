@@ -68,7 +68,7 @@ class NestedColumn:
         return self._lists[field]
 
     def has(self, field: str) -> bool:
-        """Whether the dataset's version has a field."""
+        """Return whether the dataset's version has a field."""
         return self._values.type.get_field_index(field) >= 0
 
     def optional(self, field: str, at: int) -> float | None:

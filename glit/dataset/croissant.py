@@ -274,7 +274,7 @@ def _model_lines(manifest: Manifest) -> list[str]:
 
 
 def _proved(manifest: Manifest) -> dict[str, Any]:
-    """What verdicts of people prove of the annotations."""
+    """Return what verdicts of people prove of the annotations."""
     said = [
         f"Certified: {each.claim}; judged by {', '.join(each.judges)}; verdicts and plan: "
         f"{each.verdicts}."

@@ -414,12 +414,13 @@ def _installed(package: str) -> str | None:
 
 
 def may_lack_regions(of: Recorded) -> bool:
-    """Whether rows without regions belong there: of captions alone, merged with others or not."""
+    """Return whether rows without regions belong there: of captions alone, merged with others or
+    not."""
     return not of.recipe.has_regions or any(map(may_lack_regions, of.merged))
 
 
 def some_from_files(of: Recorded) -> bool:
-    """Whether files named some of the pairs, those of a merged part included."""
+    """Return whether files named some of the pairs, those of a merged part included."""
     return any(map(some_from_files, of.merged)) if of.merged else of.recipe.pairs_from_files
 
 

@@ -16,7 +16,8 @@ _GROUPS = 4
 
 
 def meaningless(models: Mapping[str, str], pictures: Iterable[Pixels]) -> str:
-    """What mini models made of these pictures that means nothing; empty where they are scenes.
+    """Return what mini models made of these pictures that means nothing; empty where they are
+    scenes.
 
     Args:
         models: names of the mini models by role.

@@ -220,7 +220,8 @@ def _files_there(api: Any, repository: str) -> dict[str, Any]:
 
 
 def _is_there(file: Path | bytes, there: Any, sha256: str) -> bool:
-    """Whether the Hub has these bytes; it knows large files by SHA-256, others by git's SHA-1."""
+    """Return whether the Hub has these bytes; it knows large files by SHA-256, others by git's
+    SHA-1."""
     size = len(file) if isinstance(file, bytes) else file.stat().st_size
     if there is None or there.size != size:
         return False

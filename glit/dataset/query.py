@@ -206,7 +206,7 @@ def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
 
 
 def sql_fault(error: Exception, columns: Iterable[str]) -> str:
-    """What DuckDB says of a statement, on one line; of an unknown column, which there are.
+    """Return what DuckDB says of a statement, on one line; of an unknown column, which there are.
 
     >>> sql_fault(duckdb.Error('Referenced column "widht" not found'), ["width", "height"])
     "no column 'widht', did you mean 'width'? columns: width, height"
@@ -229,7 +229,7 @@ def numbered(dataset: Dataset) -> str:
 
 
 def _place(dataset: Dataset, name: str) -> str:
-    """What DuckDB calls a file."""
+    """Return what DuckDB calls a file."""
     return dataset.full(name) if dataset.is_local else f"{PROTOCOL}://{name}"
 
 

@@ -120,7 +120,7 @@ def captions_of(row: Row) -> list[dict[str, str]]:
 
 
 def is_grounded(row: Row) -> bool:
-    """Whether a grounder was asked for the phrases of the dataset that a row is from.
+    """Return whether a grounder was asked for the phrases of the dataset that a row is from.
 
     Columns of these names and of another type are those of somebody's own stage.
     """

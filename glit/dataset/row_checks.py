@@ -93,7 +93,7 @@ class _Lists:
         return self._values.field(field).to_numpy(zero_copy_only=False)
 
     def has(self, field: str) -> bool:
-        """Whether the dataset is new enough for a field."""
+        """Return whether the dataset is new enough for a field."""
         return self._values.type.get_field_index(field) >= 0
 
     def first(self, bad: np.ndarray, what: str) -> Iterator[tuple[int, str]]:
@@ -157,7 +157,7 @@ def _is_ours(name: str, kind: pa.DataType) -> bool:
 
 
 def is_grounded_schema(schema: pa.Schema) -> bool:
-    """Whether a dataset has the columns of a grounder."""
+    """Return whether a dataset has the columns of a grounder."""
     return all(n in schema.names and _is_ours(n, schema.field(n).type) for n in _GROUNDED)
 
 

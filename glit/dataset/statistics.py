@@ -372,7 +372,7 @@ def beside_papers(found: Statistics) -> list[tuple[str, ...]]:
 
 
 def tokens_note(found: Statistics) -> str:
-    """What to know before tokens are compared; empty where none were counted."""
+    """Return what to know before tokens are compared; empty where none were counted."""
     if not found.tokenizer:
         return ""
     return f"Tokens are those of {found.tokenizer}; other tokenizers count otherwise."

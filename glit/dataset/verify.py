@@ -334,7 +334,7 @@ def _image_size(row: dict[str, Any], *, max_pixels: int) -> tuple[int, int] | st
 def row_breaches(
     row: dict[str, Any], context: int, pairings: list[Pairing] | None
 ) -> Iterator[str]:
-    """What is wrong with the text, the boxes and the pairs of one row.
+    """Return what is wrong with the text, the boxes and the pairs of one row.
 
     Args:
         row: of a data file, as plain values.
@@ -386,14 +386,14 @@ def _score_breaches(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _pair_breaches(row: dict[str, Any], pairings: list[Pairing]) -> Iterator[str]:
-    """Where the pairs are those of none of the rules; what breaks the first rule is told."""
+    """Return where the pairs are those of none of the rules; what breaks the first rule is told."""
     breaches = [list(_breaches_of(row, pairing)) for pairing in pairings]
     if all(breaches):
         yield from breaches[0]
 
 
 def _breaches_of(row: dict[str, Any], pairing: Pairing) -> Iterator[str]:
-    """Where the pairs are not those that the rule makes of the scores, the best first."""
+    """Return where the pairs are not those that the rule makes of the scores, the best first."""
     number = len(row["sentences"])
     known = "image_similarity" in row
     scores = rows.scores(row, number)

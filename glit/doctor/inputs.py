@@ -118,7 +118,7 @@ def _printable(path: str) -> str:
 
 
 def _room_there(output: str) -> Finding:
-    """Whether objects can be written to an address; room is the store's business."""
+    """Return whether objects can be written to an address; room is the store's business."""
     probe = f"doctor-{uuid.uuid4().hex}"
     try:
         store = Store(output)

@@ -17,7 +17,8 @@ from torch import Tensor
 def centre_inside(
     boxes_B4: Float[Tensor, "b 4"], *, patch_size: int, grid: int
 ) -> Bool[Tensor, "b p"]:
-    """Which patches have their centre in the box; pixels of the model's square, exclusive ends."""
+    """Return which patches have their centre in the box; pixels of the model's square, exclusive
+    ends."""
     centre_n = (torch.arange(grid, device=boxes_B4.device) + 0.5) * patch_size
     columns_Bn = (centre_n >= boxes_B4[:, 0:1]) & (centre_n < boxes_B4[:, 2:3])
     rows_Bn = (centre_n >= boxes_B4[:, 1:2]) & (centre_n < boxes_B4[:, 3:4])

@@ -62,7 +62,7 @@ class JobFlow:
         return found
 
     def _is_free_for(self, job: Job) -> bool:
-        """Whether nothing is at work in its place, or has to be done there before."""
+        """Return whether nothing is at work in its place, or has to be done there before."""
         return not any(
             name in self._begun or name in job.after
             for other in self._jobs
@@ -77,7 +77,7 @@ class JobFlow:
         return self._ready[job.task.name]
 
     def waits(self, job: Job) -> bool:
-        """Whether units of the job wait for other jobs still."""
+        """Return whether units of the job wait for other jobs still."""
         return bool(self._later[job.task.name])
 
     def done(self, job: Job, unit: Any) -> None:

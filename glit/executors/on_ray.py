@@ -164,8 +164,8 @@ class RayExecutor:
         return max(1, min(number, len(job.units)))
 
     def _pool_size(self, task: Task, *, beside_gpus: bool = False) -> int:
-        """How many workers of a task the cluster has room for; beside GPUs, without the cores that
-        their workers want."""
+        """Return how many workers of a task the cluster has room for; beside GPUs, without the
+        cores that their workers want."""
         resources = ray.cluster_resources()
         cpus = max(1, int(resources.get("CPU", 1)))
         gpus = int(resources.get("GPU", 0)) if task.needs.gpus else 0

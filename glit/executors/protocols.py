@@ -74,7 +74,7 @@ class Worker(Protocol):
         ...
 
     def size(self, unit: Any) -> int:
-        """How many samples a unit holds."""
+        """Return how many samples a unit holds."""
         ...
 
 

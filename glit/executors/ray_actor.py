@@ -102,8 +102,8 @@ def machines() -> frozenset[str]:
 
 
 def is_alive(actor: Any) -> bool:
-    """Whether an actor that could not be reached is alive after all; waits until Ray knows, which
-    is some seconds after a machine is lost."""
+    """Return whether an actor that could not be reached is alive after all; waits until Ray knows,
+    which is some seconds after a machine is lost."""
     deadline = time.monotonic() + _KNOWN_WITHIN_S
     while time.monotonic() < deadline:
         try:
@@ -172,7 +172,7 @@ class Slot:
         self.given.append((self.give(unit, {}), unit))
 
     def give(self, unit: Any, excluded: Mapping[int, str]) -> Any:
-        """What comes back of a unit, one reference after the other."""
+        """Return what comes back of a unit, one reference after the other."""
         return self.actor.run.options(num_returns="streaming").remote(unit, excluded)
 
     def stretch(self, *, lost: bool = False) -> BusyInterval:

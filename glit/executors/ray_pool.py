@@ -96,7 +96,7 @@ class Pool:
                     slot.add(self._ready.popleft())
 
     def streams(self) -> dict[Any, Callable[[], None]]:
-        """What is waited for, and what is done when it is there."""
+        """Return what is waited for, and what is done when it is there."""
         found: dict[Any, Callable[[], None]] = {}
         for slot in self._slots:
             if slot.opening is not None:
@@ -172,8 +172,8 @@ class Pool:
 
     @staticmethod
     def _is_excused(slot: Slot, error: Exception | None, *, started: bool) -> bool:
-        """Whether a worker was lost with its machine, or the way to it was: no unit's doing, nor
-        that of the model it loads.
+        """Return whether a worker was lost with its machine, or the way to it was: no unit's doing,
+        nor that of the model it loads.
 
         Args:
             slot: where it was.
@@ -212,8 +212,8 @@ class Pool:
             slot.heard_at = time.monotonic()
 
     def try_suspect(self) -> bool:
-        """Where nothing else is left, do one of the units that killed two workers, alone; whether
-        there was one. Returns when it is done."""
+        """Return where nothing else is left, do one of the units that killed two workers, alone;
+        whether there was one. Returns when it is done."""
         started = [slot for slot in self._slots if slot.opening is None]
         if self._ready or not self._suspects or any(s.given for s in self._slots) or not started:
             return False

@@ -89,7 +89,7 @@ class CrashIsolation:
             rows = told.rows
 
     def _kills(self, start: int, stop: int) -> bool:
-        """Whether these samples kill their worker; why is kept."""
+        """Return whether these samples kill their worker; why is kept."""
         probing = self._slot.actor.probe.remote(self._unit, start, stop, self._excluded)
         try:
             value(ray.get(probing, timeout=self._patience.limit_s))

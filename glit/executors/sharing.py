@@ -12,7 +12,7 @@ _CORES = 2
 
 
 def workers_a_gpu(needed_bytes: int, gpu_bytes: int, cores: float) -> int:
-    """How many workers of a task share a GPU.
+    """Return how many workers of a task share a GPU.
 
     Args:
         needed_bytes: of the GPU's memory that one needs; 0 for one that wants all of it.

@@ -4,7 +4,8 @@
     instances.json    every region: ``bbox`` [x, y, width, height] in pixels, ``category_id``
     captions.json     every caption
 
-A region's category is its label; one whose mask was kept (``propose.keep_masks``) has COCO's
+A region's category is its label, or "region" for one without a label and for cells of the grid; one
+whose mask was kept (``propose.keep_masks``) has COCO's
 compressed run lengths as ``segmentation``, any other its box as a polygon.
 What COCO has no field for stands beside ``bbox``:
 ``score``, ``source``, and ``sentences``: those that have this region as their pair, best pair
@@ -19,16 +20,13 @@ from typing import TYPE_CHECKING, Any
 from glit.data.rle import read_rle, rle_area
 from glit.dataset.row import captions_of, masks_of
 from glit.exporters.json_file import JsonFile
-from glit.exporters.parts import local_of, write_picture, xywh
+from glit.exporters.parts import category_of, local_of, write_picture, xywh
 
 if TYPE_CHECKING:
     from glit.data.records import Region
     from glit.dataset.reader import Dataset
     from glit.dataset.row import Row
     from glit.exporters import Report
-
-NO_LABEL = "region"
-"""The category of regions without a label, as SAM's are."""
 
 _FIRST = {"info": {"description": "exported by glit", "version": "1.0"}, "licenses": []}
 """What readers of COCO ask for besides."""
@@ -63,7 +61,7 @@ def export_coco(dataset: Dataset, folder: Path, report: Report) -> None:
             masks = masks_of(row)
             for at, region in enumerate(row.regions):
                 number += 1
-                label = region.label or NO_LABEL
+                label = category_of(region)
                 category = categories.setdefault(label, len(categories) + 1)
                 place = {"id": number, "image_id": image_id, "category_id": category}
                 found = _box(region) | {"sentences": sentences.get(at, [])}

@@ -61,7 +61,7 @@ class CommonPictures(Dataset):
 
 
 def is_common(data: bytes) -> bool:
-    """Whether a file is a JPEG, a PNG or a WebP by its first bytes.
+    """Return whether a file is a JPEG, a PNG or a WebP by its first bytes.
 
     >>> is_common(b"BM......"), is_common(bytes.fromhex("ffd8ffe0"))
     (False, True)

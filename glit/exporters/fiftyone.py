@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glit.data.schema import has_captions
-from glit.exporters.coco import NO_LABEL
 from glit.exporters.json_file import JsonFile
-from glit.exporters.parts import local_of, several_of, write_picture, xywh
+from glit.exporters.parts import category_of, local_of, several_of, write_picture, xywh
 from glit.plain import as_plain
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def _sample(row: Row, name: str, num_bytes: int) -> dict[str, Any]:
 
 def _regions(row: Row) -> Iterator[dict[str, Any]]:
     for number, region in enumerate(row.regions):
-        key, label = f"{row.sample_id} region {number}", region.label or NO_LABEL
+        key, label = f"{row.sample_id} region {number}", category_of(region)
         yield _detection(row, region, key, label) | {
             "confidence": region.score,
             "source": region.source,

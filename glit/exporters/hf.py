@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from glit.data.records import GRID_SOURCES
 from glit.data.schema import CAPTIONS, META_HUGGINGFACE, has_captions, hf_feature
 from glit.dataset.card import figures_section
 from glit.dataset.row import captions_of
 from glit.dataset.statistics import narrowed_statistics
-from glit.exporters.coco import NO_LABEL
 from glit.exporters.hf_card import hub_card
-from glit.exporters.parts import local_of, write_tables, xywh
+from glit.exporters.parts import NO_CATEGORY, category_of, local_of, write_tables, xywh
 from glit.exporters.preview import numbered, with_boxes
 
 if TYPE_CHECKING:
@@ -147,7 +147,9 @@ def _labels(dataset: Dataset) -> list[str]:
     found: set[str] = set()
     for number in range(len(dataset.places)):
         regions = dataset.row_group(number, columns=["regions"]).regions
-        found.update(label or NO_LABEL for label in regions["label"])
+        of_models = [each not in GRID_SOURCES for each in regions["source"]]
+        labels = zip(regions["label"], of_models, strict=True)
+        found.update(label if label and is_model else NO_CATEGORY for label, is_model in labels)
     return sorted(found)
 
 
@@ -166,7 +168,7 @@ def _rows(rows: Iterable[Row], names: list[str], report: Report) -> Iterator[dic
             CAPTIONS[0]: captions_of(row),
             "objects": {
                 "bbox": [xywh(each) for each in row.regions],
-                "categories": [number_of[each.label or NO_LABEL] for each in row.regions],
+                "categories": [number_of[category_of(each)] for each in row.regions],
                 "score": [each.score for each in row.regions],
                 "source": [each.source for each in row.regions],
             },

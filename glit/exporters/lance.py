@@ -73,7 +73,7 @@ def _noting(batches: Iterator[pa.RecordBatch], raised: list[Exception]) -> Itera
 
 
 def _embedder(model: str) -> tuple[Embed, int]:
-    """What embeds image files, and the length of an embedding."""
+    """Return what embeds image files, and the length of an embedding."""
     import numpy as np
 
     from glit.images import decode

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from glit.data.records import Pair, Region, Sentence
     from glit.dataset.row import Row
 
+NO_CATEGORY = "region"
+"""The category of regions without a label, as SAM's are, and of cells of the grid, whose label is a
+place."""
 ROWS_A_GROUP = 100
 """Of tables with pictures."""
 FILE_BYTES = 400 << 20
@@ -48,6 +51,11 @@ class LocatedSentence:
 def several_of(row: Row) -> dict[str, Any]:
     """The field ``captions`` of an image with several captions; nothing for one."""
     return {CAPTIONS[0]: several} if (several := captions_of(row)) else {}
+
+
+def category_of(region: Region) -> str:
+    """The category of a region in formats for detection."""
+    return NO_CATEGORY if region.is_grid else region.label or NO_CATEGORY
 
 
 def local_of(row: Row) -> list[LocatedSentence]:

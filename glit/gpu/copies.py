@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 
 
 def overlaps(device: torch.device) -> bool:
-    """Whether copies that are not waited for arrive and are faster on this GPU."""
+    """Return whether copies that are not waited for arrive and are faster on this GPU."""
 
     def ways() -> tuple[Any, Any]:
         image, matrix = _image(), torch.ones(2048, 2048, device=device)

@@ -89,14 +89,16 @@ def use_split_products(model: nn.Module, *, always: bool = False) -> None:
 
 
 def can_split(weight_MK: Tensor) -> bool:
-    """Whether a float32 weight lies on a GPU on which products in halves are exact and faster."""
+    """Return whether a float32 weight lies on a GPU on which products in halves are exact and
+    faster."""
     if weight_MK.device.type != "cuda" or weight_MK.dtype != torch.float32:
         return False
     return is_chosen(weight_MK.device)
 
 
 def is_chosen(device: torch.device) -> bool:
-    """Whether products of halves are exact on a GPU, and faster: a layer of SAM's ViT-H, timed."""
+    """Return whether products of halves are exact on a GPU, and faster: a layer of SAM's ViT-H,
+    timed."""
 
     def ways() -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
         like = torch.empty(0, device=device)

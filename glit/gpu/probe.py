@@ -25,7 +25,7 @@ def chosen(
     is_right: Callable[[], bool],
     ways: Callable[[], tuple[Callable[[], object], Callable[[], object]]],
 ) -> bool:
-    """Whether a way is used on a device.
+    """Return whether a way is used on a device.
 
     Args:
         name: of the way.
@@ -42,7 +42,7 @@ def chosen(
 
 
 def verdict(name: str, device: Any, *, is_chosen: bool) -> str:
-    """What was chosen, and why."""
+    """Return what was chosen, and why."""
     known = _verdicts.get((name, str(device)))
     words = known[1] if known else "not the plain way's numbers"
     return f"{name}: {'used' if is_chosen else 'plain way used'} ({words})"
@@ -61,7 +61,8 @@ def _verdict(
 
 
 def times_faster(fast: Callable[[], object], plain: Callable[[], object]) -> float:
-    """How many times faster one way is than the other: shortest of some runs, after one each."""
+    """Return how many times faster one way is than the other: shortest of some runs, after one
+    each."""
     return _seconds(plain) / _seconds(fast)
 
 

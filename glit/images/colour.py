@@ -105,8 +105,8 @@ def _applied(transform: ImageCms.ImageCmsTransform, image: Image.Image) -> Image
 
 @lru_cache(maxsize=64)
 def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
-    """What turns colours of a profile into sRGB; None where it is damaged, of other colours than
-    the pixels', or changes next to nothing."""
+    """Return what turns colours of a profile into sRGB; None where it is damaged, of other colours
+    than the pixels', or changes next to nothing."""
     if len(profile) > _MOST_PROFILE_BYTES:
         return None
     try:

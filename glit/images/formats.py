@@ -66,7 +66,7 @@ def other_format(head: bytes) -> str:
 
 
 def is_picture(head: bytes) -> bool:
-    """Whether a file that begins so is a picture, decoded or not."""
+    """Return whether a file that begins so is a picture, decoded or not."""
     return bool(_DECODED.match(head) or other_format(head))
 
 
@@ -76,7 +76,8 @@ def suffix_of(path: str) -> str:
 
 
 def tells_nothing(path: str) -> bool:
-    """Whether the name of a file leaves open what it is, so that its first bytes have to tell.
+    """Return whether the name of a file leaves open what it is, so that its first bytes have to
+    tell.
 
     >>> [tells_nothing(each) for each in ("a", "a.jpg~", "a.jpg?w=100", "a.jpg", "a.heic", "a.md")]
     [True, True, True, False, False, False]

@@ -110,7 +110,8 @@ def _strictly(data: bytes, colours: str) -> tuple[str, Coded | None]:
 
 
 def _is_damage(complaint: str) -> bool:
-    """Whether it is about damage, and not about a kind of file that the decoder does not know."""
+    """Return whether it is about damage, and not about a kind of file that the decoder does not
+    know."""
     return complaint.startswith(("Corrupt JPEG", "Premature end", "Inconsistent progression",
                                  "Invalid SOS"))  # fmt: skip
 
@@ -206,7 +207,8 @@ def _check_zeros(data: bytes, headers: _Headers, pixels: Coded) -> None:
 
 
 def _zeros_are_even(headers: _Headers) -> bool:
-    """Whether every Huffman table of the first scan makes zero bits mean a block without detail.
+    """Return whether every Huffman table of the first scan makes zero bits mean a block without
+    detail.
 
     Those that encoders begin with do not: there zero bits of the luma are coefficients.
     """

@@ -31,7 +31,7 @@ class Look:
 
 
 def look(pixels: Pixels) -> Look:
-    """How a picture looks."""
+    """Return how a picture looks."""
     image = Image.fromarray(pixels)
     grey = image.convert("L").resize((9, 8), Image.Resampling.BOX)
     cells = np.asarray(grey, dtype=np.int16)
@@ -43,7 +43,7 @@ def look(pixels: Pixels) -> Look:
 
 
 def same_colours(first: bytes, second: bytes) -> bool:
-    """Whether the colours of two pictures whose hashes are alike are alike too."""
+    """Return whether the colours of two pictures whose hashes are alike are alike too."""
     return bool(alike(cells_of([first]), cells_of([second]))[0])
 
 
@@ -53,6 +53,6 @@ def cells_of(colours: list[bytes]) -> UInt8[np.ndarray, "N 192"]:
 
 
 def alike(first: UInt8[np.ndarray, "N 192"], second: UInt8[np.ndarray, "N 192"]) -> np.ndarray:
-    """Whether the colours of each pair are alike."""
+    """Return whether the colours of each pair are alike."""
     apart = np.abs(first.astype(np.int16) - second)
     return (apart.max(axis=1) <= _MOST_APART) & (apart.mean(axis=1) <= _MOST_MEAN)

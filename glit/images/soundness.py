@@ -28,8 +28,8 @@ _TIFF_OFFSETS = ((273, 279), (324, 325))
 
 
 def is_raw(image: Image.Image, data: bytes) -> bool:
-    """Whether a TIFF is the RAW file of a camera, of which Pillow would decode a thumbnail: DNG,
-    Canon's CR2, or a reduced picture before others, as Nikon's and Sony's."""
+    """Return whether a TIFF is the RAW file of a camera, of which Pillow would decode a thumbnail:
+    DNG, Canon's CR2, or a reduced picture before others, as Nikon's and Sony's."""
     tags = getattr(image, "tag_v2", {})
     is_reduced = tags.get(_SUBFILE_TYPE, 0) & 1 and _SUB_IFDS in tags
     return _DNG_VERSION in tags or data[8:10] == b"CR" or bool(is_reduced)

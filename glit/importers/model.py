@@ -157,7 +157,7 @@ def _state_dict(path: Path) -> Mapping[str, Tensor]:
 
 
 def _load(path: Path) -> Any:
-    """What a file holds: plain values and tensors.
+    """Return what a file holds: plain values and tensors.
 
     Raises:
         InputError: it is no such file, or it is damaged.
@@ -203,8 +203,8 @@ def _unprefixed(found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
 
 
 def _is_open_clips(found: Mapping[str, Tensor]) -> bool:
-    """Whether the names may be of OpenCLIP's trainer, and not of an archive of OpenAI's or of
-    Long-CLIP."""
+    """Return whether the names may be of OpenCLIP's trainer, and not of an archive of OpenAI's or
+    of Long-CLIP."""
     told = _NO_WEIGHTS | {_SECOND_TABLE}
     return "visual.proj" in found and not told.intersection(found)
 

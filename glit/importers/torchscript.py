@@ -34,7 +34,7 @@ _DTYPES = {
 
 
 def is_torchscript(path: Path) -> bool:
-    """Whether a file is a TorchScript archive."""
+    """Return whether a file is a TorchScript archive."""
     return _data_file(path) is not None
 
 
@@ -97,7 +97,7 @@ class _Reader(pickle.Unpickler):
         self._archive, self._data = archive, data
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        """What stands for a name of the pickle.
+        """Return what stands for a name of the pickle.
 
         Raises UnpicklingError: it is none of those above.
         """

@@ -100,7 +100,7 @@ class ImageFiles(Store):
                     yield entry
 
     def is_picture(self, entry: Entry) -> bool:
-        """Whether the first bytes of a file are those of a picture."""
+        """Return whether the first bytes of a file are those of a picture."""
         if entry.size < 0:
             return False
         try:

@@ -67,7 +67,7 @@ def find_source(images: str) -> Source:
 
 
 def _cut_glob(images: str) -> tuple[str, str]:
-    """What stands before the first part with a pattern, and from there on."""
+    """Return what stands before the first part with a pattern, and from there on."""
     parts = images.split("/")
     first = next(i for i, part in enumerate(parts) if _GLOB_CHARACTERS & set(part))
     root = "/".join(parts[:first])
@@ -186,7 +186,8 @@ def has_at_most(source: Source, most: int) -> bool:
 
 
 def _own_folders(files: Store, work: Store) -> tuple[str, ...]:
-    """Where below the images a dataset keeps what it is made of, as paths of files begin there."""
+    """Return where below the images a dataset keeps what it is made of, as paths of files begin
+    there."""
     root, own = files.full(""), work.full("")
     if files.is_local != work.is_local:
         return ()
@@ -294,7 +295,7 @@ def _outside(source: Source, number: int, name: str, advice: str) -> InputError:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name is relative and already in its shortest form, told quickly."""
+    """Return whether a name is relative and already in its shortest form, told quickly."""
     return not (name.startswith("/") or "//" in name or "./" in name or "\\" in name)
 
 

@@ -67,8 +67,8 @@ def scan(file: Any, size: int) -> Iterator[Member]:
 
 
 def _after_zeros(file: Any, start: int) -> int:
-    """Where something stands after the zero blocks that end an archive, as where two archives were
-    put into one file; -1 if nothing does."""
+    """Return where something stands after the zero blocks that end an archive, as where two
+    archives were put into one file; -1 if nothing does."""
     file.seek(start)
     while piece := file.read(_PIECE):
         if kept := piece.lstrip(b"\0"):

@@ -67,7 +67,7 @@ def read_regions(file: Path, image_root: str, *, where: str = "") -> Iterator[tu
 
 
 def _region(row: dict[str, Any], file: Path, number: int) -> dict[str, Any]:
-    """What a row says of its region, without empty values."""
+    """Return what a row says of its region, without empty values."""
     at = f"{file}: row {number}"
     known = (*BOXES, *_OTHERS, *PATH_KEYS)
     for key in row:

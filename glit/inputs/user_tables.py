@@ -203,7 +203,7 @@ def rows_of(file: Path, is_read: Callable[[str], bool] | None) -> Iterator[tuple
 
 
 def finder(file: Path, image_root: str, where: str) -> Callable[[str], str]:
-    """What makes a row's path relative to the image root."""
+    """Return what makes a row's path relative to the image root."""
     if _is_address(image_root):
         beside = where.rpartition("/")[0] + "/" if _is_address(where) else ""
         under = image_root.removeprefix(beside) if beside else image_root

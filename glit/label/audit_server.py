@@ -189,12 +189,12 @@ class AuditQuestions:
         return int(column["char_start"][at]), int(column["char_end"][at]), column["text"][at]
 
     def _status(self) -> str:
-        """How far the audit is, in a sentence."""
+        """Return how far the audit is, in a sentence."""
         return status(self._record, len(self._finding.judged), self._finding.proved)
 
 
 def status(record: Record, judged: int, proved: int | None) -> str:
-    """How far an audit is, in a sentence."""
+    """Return how far an audit is, in a sentence."""
     plan = record.plan
     whole = proved == len(plan.parts) - 1
     if whole:

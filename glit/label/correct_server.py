@@ -67,7 +67,7 @@ class Samples:
         return next((number for number in order if not self._is_right(number)), last)
 
     def num_right(self) -> int:
-        """How many were called right."""
+        """Return how many were called right."""
         return sum(map(self._is_right, range(len(self))))
 
     def find(self, words: str) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class State:
         return bool(of_boxes or self.texts or self.struck or self.pairs)
 
     def counts(self, *, regions: int) -> dict[str, int]:
-        """How much was changed, by :data:`KINDS`; ``regions`` is the number in the dataset."""
+        """Return how much was changed, by :data:`KINDS`; ``regions`` is their number before."""
         drawn = {number for number in self.boxes if number >= regions} - {*self.deleted}
         return {
             "moved": len({number for number in self.boxes if number < regions} - {*self.deleted}),
@@ -245,7 +245,7 @@ def read_corrections(file: Path, dataset: str) -> tuple[list[Line], bool, str]:
 
 
 def _end(data: bytes) -> int:
-    """Where the last whole line ends; one without a line break is whole if it is JSON."""
+    """Return where the last whole line ends; one without a line break is whole if it is JSON."""
     start = data.rfind(b"\n") + 1
     try:
         json.loads(data[start:])
@@ -297,7 +297,7 @@ class Journal:
         return self._mine[-1][0] if self._mine else None
 
     def of(self, sample_id: str) -> tuple[State | None, int, str]:
-        """What stands of a sample, the number of its lines, and who wrote the last."""
+        """Return what stands of a sample, the number of its lines, and who wrote the last."""
         lines = self._of.get(sample_id, [])
         return (lines[-1].state, len(lines), lines[-1].by) if lines else (None, 0, "")
 

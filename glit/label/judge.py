@@ -136,7 +136,7 @@ def judge(
 
 
 def _held(output: Path, judging: Judging) -> Judged:
-    """What the file holds already."""
+    """Return what the file holds already."""
     found = read_judged(output)
     if found.judging != judging:
         raise InputError(
@@ -285,7 +285,7 @@ def _done(
 
 
 def _opinion(question: _Asked, answer: RawCaption, by: str) -> Opinion | None:
-    """What an answer says; None if it is no letter."""
+    """Return what an answer says; None if it is no letter."""
     said = texts_in_json(answer.text)
     text = said.get("answer", "" if said else without_thoughts(answer.text)).strip()
     found = re.match(r"\W*([A-D])\b", text)

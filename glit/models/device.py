@@ -44,7 +44,7 @@ def pick_device(wanted: str) -> Any:
 
 
 def has_bfloat16(device: str) -> bool:
-    """Whether a device has native bfloat16 matrix multiplication.
+    """Return whether a device has native bfloat16 matrix multiplication.
 
     Without them a processor converts every number on the way: a step of ours took fifteen times as
     long as in float32.

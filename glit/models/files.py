@@ -108,7 +108,7 @@ def folder_of_file(path: Path) -> str:
 
 
 def has_tokenizer(path: Path) -> bool:
-    """Whether a folder holds the files of a tokenizer."""
+    """Return whether a folder holds the files of a tokenizer."""
     return any((path / name).is_file() for name in _TOKENIZERS)
 
 

@@ -148,7 +148,7 @@ def resolve(name: str, revision: str = "main", *, random_weights: bool = False) 
 
 
 def _locate(name: str, revision: str) -> tuple[WeightsEntry, Path | None, str]:
-    """What is known of a model, where it lies on this machine, and its revision; nothing is
+    """Return what is known of a model, where it lies on this machine, and its revision; nothing is
     downloaded or read."""
     entry = _entry(name)
     if entry.mini:
@@ -189,7 +189,7 @@ def is_mini(name: str) -> bool:
 
 
 def is_here(name: str) -> bool:
-    """Whether a model of the manifest can be loaded without a network."""
+    """Return whether a model of the manifest can be loaded without a network."""
     return look_up(name).path is not None
 
 
@@ -236,7 +236,8 @@ def weights_folder() -> Path:
 
 
 def _entry(name: str) -> WeightsEntry:
-    """What the manifest has under a name, a hub id or a file's name; else an entry for the hub."""
+    """Return what the manifest has under a name, a hub id or a file's name; else an entry for the
+    hub."""
     known = manifest()
     if name in known:
         return known[name]
@@ -250,7 +251,7 @@ def _entry(name: str) -> WeightsEntry:
 
 
 def _entry_of_file(path: Path) -> WeightsEntry:
-    """What the manifest says of a file of this name; for others and folders nothing."""
+    """Return what the manifest says of a file of this name; for others and folders nothing."""
     known = [entry for entry in manifest().values() if entry.file == path.name]
     return known[0] if known and path.is_file() else WeightsEntry(licence="")
 
@@ -333,8 +334,8 @@ def _bytes_on_hub(hub: Any, hub_id: str, revision: str, patterns: list[str]) -> 
 
 @cache
 def _answers(address: str) -> bool:
-    """Whether anything answers there, whatever it says: the hub's client would ask for half a
-    minute, and once more for every model."""
+    """Return whether anything answers there, whatever it says: the hub's client would ask for half
+    a minute, and once more for every model."""
     import httpx
 
     try:
@@ -398,7 +399,7 @@ def _missing(name: str, entry: WeightsEntry, revision: str) -> MissingModelError
 
 
 def _is_path(name: str) -> bool:
-    """Whether a name that is nowhere was meant as a path, not as a hub id."""
+    """Return whether a name that is nowhere was meant as a path, not as a hub id."""
     starts = name.startswith(("/", "./", "../", "~"))
     return starts or name.count("/") > 1 or PurePath(name).suffix in _FILE_SUFFIXES
 

@@ -141,7 +141,8 @@ def _list(
 
 
 def _is_untouched(dataset: Store) -> bool:
-    """Whether all files are those of the manifest, and no stopped addition left others beside."""
+    """Return whether all files are those of the manifest, and no stopped addition left others
+    beside."""
     if not dataset.exists(MANIFEST):
         return False
     manifest = read_manifest(dataset)

@@ -61,7 +61,7 @@ def _stated_sizes(regions: UserTable | None) -> dict[str, tuple[Any, Any]]:
 
 
 def _change(stated: tuple[Any, Any] | None, row: Mapping[str, Any]) -> str:
-    """How the boxes of a sample were moved."""
+    """Return how the boxes of a sample were moved."""
     if stated is None:
         return ""
     size = (row["width"], row["height"])

@@ -33,7 +33,7 @@ _SECRET = re.compile(r"://[^/]*@|://.*\?|(password|secret|token|key)=", re.IGNOR
 
 
 def status(output: str) -> dict[str, Any]:
-    """What is done, pending and dropped, per stage; plain values.
+    """Return what is done, pending and dropped, per stage; plain values.
 
     ``adding`` says that an addition to a complete dataset is not finished, ``retrying`` that a
     retry is not, ``empty`` that every stage is done and nothing was left to ship, ``command``
@@ -88,7 +88,7 @@ def status(output: str) -> dict[str, Any]:
 
 
 def _shipped_nothing(stages: list[dict[str, Any]]) -> bool:
-    """Whether every stage has done every chunk, and the last had nothing left."""
+    """Return whether every stage has done every chunk, and the last had nothing left."""
     last = stages[-1]
     done = all(stage["chunks_done"] == stage["chunks_total"] for stage in stages)
     return done and last["rows"] == sum(last["drops"].values())

@@ -67,7 +67,7 @@ def lock_text(recipe_name: str, models: Mapping[str, Resolved]) -> str:
 
 
 def lock_path(recipe: str) -> Path:
-    """Where a recipe's lock lies: beside its file, or in this folder if it is built in."""
+    """Return where a recipe's lock lies: beside its file, or in this folder if it is built in."""
     path = Path(recipe)
     folder = path.parent if path.is_file() else Path()
     return folder / f"{path.stem}.lock.json"

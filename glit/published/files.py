@@ -102,7 +102,7 @@ def check_place(path: Path, folder: Path) -> Path:
 
 
 def leads_out(path: Path, folder: Path) -> str:
-    """What is wrong with a picture's path that is not below the folder; empty for nothing."""
+    """Return what is wrong with a picture's path that leads out of the folder; else empty."""
     whole, below = os.path.abspath(path), os.path.join(os.path.abspath(folder), "")
     if whole.startswith(below):
         return ""
@@ -211,7 +211,8 @@ class _Plain(pickle.Unpickler):
 
 
 def plain_pickle(data: bytes) -> Any:
-    """What a pickle holds, if that is lists, dictionaries, text and numbers; else a ValueError."""
+    """Return what a pickle holds, if that is lists, dictionaries, text and numbers; else a
+    ValueError."""
     try:
         check_memo(data)
         found = _Plain(io.BytesIO(data), encoding="utf-8").load()

@@ -109,8 +109,8 @@ def as_number(value: Any) -> float:
 
 
 def frame_of(image: RegionImage) -> tuple[Frame | None, str]:
-    """How an image's boxes move to its file, and why they cannot; neither for a damaged file, which
-    a build drops, and for shares without a stated size."""
+    """Return how an image's boxes move to its file, and why they cannot; neither for a damaged
+    file, which a build drops, and for shares without a stated size."""
     if image.shares and image.stated is None:
         return None, ""
     try:

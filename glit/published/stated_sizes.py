@@ -12,8 +12,8 @@ from glit.images import ImageError, picture_frame
 
 
 def file_frame(path: Path, stated: tuple[Any, Any] | None) -> Frame | None:
-    """How boxes in a picture of the stated size, or of its own, move to an image file; None for a
-    file that cannot be read, which others report.
+    """Return how boxes in a picture of the stated size, or of its own, move to an image file; None
+    for a file that cannot be read, which others report.
 
     Raises:
         ValueError: the stated picture has another shape.

@@ -97,12 +97,12 @@ class Choice:
 
 
 def is_enabled(config: Any) -> bool:
-    """Whether a table turns its step on; one without a key ``enabled`` always does."""
+    """Return whether a table turns its step on; one without a key ``enabled`` always does."""
     return getattr(config, "enabled", True)
 
 
 def on_by_default(config: Any) -> bool:
-    """Whether the step is on in a recipe that does not set ``enabled``."""
+    """Return whether the step is on in a recipe that does not set ``enabled``."""
     return all(f.default for f in dataclasses.fields(config) if f.name == "enabled")
 
 
@@ -189,7 +189,7 @@ def _chosen(choice: Choice, name: Any, rest: dict[str, Any], *, where: str, kind
     mine = _keys(chosen) if chosen is not None else []
     for key in rest:
         if key not in mine and key not in others:
-            everything = [*_keys(kind), *mine, *sorted(others)]
+            everything = [*_keys(kind), *mine, *sorted(others - {*mine})]
             raise RecipeError(f"{where}: unknown key {key!r}; {closest(key, everything)}")
     ignored = [key for key in rest if key not in mine]
     if ignored:

@@ -8,6 +8,7 @@ its plugin, with the package, its version and a hash of its source.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import importlib.metadata
@@ -46,7 +47,7 @@ class Plugin:
     """The content of a single file, which other machines may not have."""
 
     def identity(self) -> dict[str, str]:
-        """What fingerprints and manifests say of it."""
+        """Return what fingerprints and manifests say of it."""
         found = {"name": self.name, "package": self.package, "version": self.version}
         return {**{key: value for key, value in found.items() if value}, "sha256": self.sha256}
 
@@ -104,7 +105,13 @@ def load_installed() -> None:
     Raises: as :func:`load`.
     """
     load(each.strip() for each in os.environ.get(VARIABLE, "").split(",") if each.strip())
-    load(each.value for each in importlib.metadata.entry_points(group=GROUP))
+    load(_entry_points(tuple(sys.path)))
+
+
+@functools.cache
+def _entry_points(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the modules that packages on a module path name; reading hundreds takes a while."""
+    return tuple(each.value for each in importlib.metadata.entry_points(group=GROUP))
 
 
 def plugin_of(part: Any) -> Plugin | None:

@@ -50,5 +50,5 @@ def mini_model(name: str) -> Path:
 
 
 def is_mini_folder(path: Path) -> bool:
-    """Whether a folder is that of a mini model."""
+    """Return whether a folder is that of a mini model."""
     return path.parent == mini_model("")

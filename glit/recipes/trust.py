@@ -28,7 +28,7 @@ def demands(
     bases: Mapping[str, Any],
     given: Collection[tuple[str, str]] = (),
 ) -> list[str]:
-    """What of a recipe's tables needs to be trusted, in words.
+    """Return what of a recipe's tables needs to be trusted, in words.
 
     Args:
         tables: raw ones of the file.
@@ -124,7 +124,7 @@ def _is_trusting(key: str, value: Any, folder: Path) -> bool:
 
 
 def is_here(address: str) -> bool:
-    """Whether an address is one of this machine alone.
+    """Return whether an address is one of this machine alone.
 
     >>> is_here("http://127.0.0.1:8000/v1"), is_here("http://localhost.evil.example/v1")
     (True, False)
@@ -139,7 +139,8 @@ def is_here(address: str) -> bool:
 
 
 def _is_elsewhere(path: str, folder: Path) -> bool:
-    """Whether a file lies outside of a folder, links followed; one that is not there does not."""
+    """Return whether a file lies outside of a folder, links followed; one that is not there does
+    not."""
     try:
         found = Path(path).resolve()
         return found.exists() and not found.is_relative_to(folder.resolve())
@@ -148,5 +149,5 @@ def _is_elsewhere(path: str, folder: Path) -> bool:
 
 
 def is_builtin(path: Path) -> bool:
-    """Whether a recipe ships with glit."""
+    """Return whether a recipe ships with glit."""
     return path in builtin_recipes().values()

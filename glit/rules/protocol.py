@@ -58,7 +58,7 @@ def log_softmax(logits: Matrix, axis: int) -> Matrix:
 
 
 def is_detected(regions: Sequence[Region]) -> Bool[np.ndarray, " R"]:
-    """Which regions a model proposed, as opposed to the grid."""
+    """Return which regions a model proposed, as opposed to the grid."""
     return np.array([not region.is_grid for region in regions], dtype=bool)
 
 

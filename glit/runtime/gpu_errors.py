@@ -28,7 +28,7 @@ _REFUSALS = (
 
 
 def ruins_process(error: BaseException) -> bool:
-    """Whether a process cannot use its GPU any more after this error.
+    """Return whether a process cannot use its GPU any more after this error.
 
     After an illegal memory access, a failed device-side assertion and the like, every further call
     of the process fails too, whatever its input: only a fresh process helps. So say, of the error
@@ -70,7 +70,7 @@ def one_line_where_the_gpu_fails(what: str, *, go_on: str) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory was short, a device's or the machine's."""
+    """Return whether an error says that memory was short, a device's or the machine's."""
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
     )

@@ -41,7 +41,7 @@ def agrees(
     plain: Callable[[], Sequence[Tensor]],
     tolerance: float | None = None,
 ) -> bool:
-    """Whether a fast path gives the plain path's numbers; warns once if not.
+    """Return whether a fast path gives the plain path's numbers; warns once if not.
 
     Args:
         name: of the fast path, for the warning.
@@ -102,7 +102,7 @@ def probe_input(*shape: int, like: Tensor, seed: int = 0) -> Tensor:
 
 
 def _difference(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float | None) -> str:
-    """What is wrong with the numbers found, or an empty string."""
+    """Return what is wrong with the numbers found, or an empty string."""
     for a, b in zip(found, wanted, strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"gives {a.dtype} {list(a.shape)} instead of {b.dtype} {list(b.shape)}"

@@ -20,7 +20,8 @@ _MOST_PIXELS = 20_000
 
 
 def looks_like_scene(pixels_HW3: np.ndarray) -> bool:
-    """Whether nearly all pixels (uint8, RGB) have a colour that a scene under one light can have.
+    """Return whether nearly all pixels (uint8, RGB) have a colour that a scene under one light can
+    have.
 
     Look at several images of a folder: an ochre map may pass as sand.
     """
@@ -40,13 +41,14 @@ def looks_like_scene(pixels_HW3: np.ndarray) -> bool:
 
 
 def _toned(pixels_3P: np.ndarray, tone_3: np.ndarray) -> np.ndarray:
-    """Which pixels are the tone at some brightness."""
+    """Return which pixels are the tone at some brightness."""
     brightness_P = np.clip(tone_3 @ pixels_3P / (tone_3 @ tone_3), *_BRIGHTNESS)
     return _near(pixels_3P, tone_3[:, None] * brightness_P)
 
 
 def _near(pixels_3P: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Which pixels are close in every channel to one colour ``[3]`` or to one each ``[3, P]``."""
+    """Return which pixels are close in every channel to one colour ``[3]`` or to one each ``[3,
+    P]``."""
     found = np.ones(pixels_3P.shape[1], dtype=bool)
     for channel, value in zip(pixels_3P, wanted, strict=True):
         found &= np.abs(channel - value) <= _TOLERANCE

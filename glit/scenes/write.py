@@ -165,7 +165,7 @@ def _save_image(rendering: Rendering, path: Path, suffix: str) -> None:
 
 
 def sa1b_annotations(rendering: Rendering, *, name: str, image_id: int) -> dict[str, Any]:
-    """What SA-1B ships beside an image, with the truth for masks and full marks for each.
+    """Return what SA-1B ships beside an image, with the truth for masks and full marks for each.
 
     The point of a mask is the middle one of its visible pixels.
     """

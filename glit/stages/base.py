@@ -112,7 +112,7 @@ class Step(ABC):
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        """What decides its results beside its table: models, prompts, keys of other tables.
+        """Return what decides its results beside its table: models, prompts, keys of other tables.
 
         Without more, that is the model of its role, if it has one.
         """
@@ -142,8 +142,8 @@ class TableStep(Step):
 
     @classmethod
     def drops_before_models(cls, plan: Plan) -> bool:
-        """Whether it knows its drops without a model or a server. Later stages that do not depend
-        on it then wait for it all the same, and do not process what it dropped."""
+        """Return whether it knows its drops without a model or a server. Later stages that do not
+        depend on it then wait for it all the same, and do not process what it dropped."""
         return False
 
     @classmethod
@@ -153,7 +153,7 @@ class TableStep(Step):
 
     @classmethod
     def blank(cls, item: Any) -> dict[str, Any]:
-        """What a row says of its item before anything is done with it."""
+        """Return what a row says of its item before anything is done with it."""
         return {"sample_id": item.sample_id}
 
     @classmethod

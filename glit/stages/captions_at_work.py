@@ -135,7 +135,7 @@ def _asked(
 
 
 def _is_its_own(failed: Future[RawCaption]) -> bool:
-    """Whether the error cannot have come from another at work."""
+    """Return whether the error cannot have come from another at work."""
     return isinstance(failed.exception(), DropError)
 
 
@@ -145,5 +145,5 @@ def _ready(units: Sequence[CaptionsAtWork]) -> Iterator[list[Outcome]]:
 
 
 def is_worth_retrying(outcome: Outcome) -> bool:
-    """Whether the model may answer better when it is asked once more."""
+    """Return whether the model may answer better when it is asked once more."""
     return isinstance(outcome, Drop) and outcome.reason in _RETRIED

@@ -119,7 +119,7 @@ class CondenseStage(Stage):
     def _tried(
         self, samples: Sequence[Sample], todo: Mapping[int, str], attempt: int
     ) -> dict[int, tuple[Outcome, str | None]]:
-        """What :meth:`_outcome` says of each sample, by its number.
+        """Return what :meth:`_outcome` says of each sample, by its number.
 
         Args:
             samples: all of them.
@@ -147,7 +147,8 @@ class CondenseStage(Stage):
         return with_short(sample, self._splitter), remark
 
     def _fault(self, sample: Sample, text: str) -> str | None:
-        """What to tell the model about its answer, which may be nothing; None for a good one."""
+        """Return what to tell the model about its answer, which may be nothing; None for a good
+        one."""
         assert sample.caption is not None
         if caption_fault(text, language=self._language):
             return ""

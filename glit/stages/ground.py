@@ -191,8 +191,8 @@ class KeepFoundMasks(GroundStage):
 
 
 def _marks(mask: str, box: list[float], sample: Sample) -> bool:
-    """Whether there is a mask, and it marks the place of its box: detectors predict the two apart,
-    and a dataset takes none that marks another place."""
+    """Return whether there is a mask, and it marks the place of its box: detectors predict the two
+    apart, and a dataset takes none that marks another place."""
     x0, y0, x1, y1 = box
     try:
         return bool(

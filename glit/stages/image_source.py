@@ -89,8 +89,8 @@ def read_files(
     table: UserTable | None,
     read: Callable[..., list[T]],
 ) -> Iterator[list[T] | Drop]:
-    """What ``read(text, width=, height=)`` finds of each sample, or a drop: in the file beside its
-    image, or in its rows of the user's regions."""
+    """Return what ``read(text, width=, height=)`` finds of each sample, or a drop: in the file
+    beside its image, or in its rows of the user's regions."""
     rows = table.rows([s.source_path for s in samples]) if table and backend.brings else {}
     for sample in samples:
         if table is not None and backend.brings:

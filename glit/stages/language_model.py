@@ -34,7 +34,7 @@ class TextQuestion:
 def answers(
     model: ContinuousCaptioner, questions: Mapping[Key, TextQuestion], *, attempt: int
 ) -> dict[Key, RawCaption | Drop]:
-    """What the model answers to each question; a drop where it fails with an error.
+    """Return what the model answers to each question; a drop where it fails with an error.
 
     Args:
         model: takes texts without an image.

@@ -100,7 +100,8 @@ class DataFile:
 def cut_files(
     sizes: Sequence[np.ndarray], config: PackConfig, *, series: int = 0, first_chunk: int = 0
 ) -> list[DataFile]:
-    """Which samples of a series go into which file: consecutive, near equal in bytes, none empty.
+    """Return which samples of a series go into which file: consecutive, near equal in bytes, none
+    empty.
 
     Args:
         sizes: per chunk the encoded bytes of its shipped samples, in order.
@@ -136,7 +137,8 @@ def cut_files(
 
 
 def _first_rows(weights: np.ndarray, share: np.ndarray, most: int) -> list[int]:
-    """Where files begin: with every share, and before a file grows too large; the end besides."""
+    """Return where files begin: with every share, and before a file grows too large; the end
+    besides."""
     total = np.concatenate([[0], np.cumsum(weights)])
     starts = [0]
     while starts[-1] < len(weights):
@@ -192,7 +194,7 @@ def _flush(writer: pq.ParquetWriter, rows: list[dict[str, Any]], schema: pa.Sche
 
 
 def writer_options(schema: pa.Schema) -> dict[str, Any]:
-    """How data files are written, byte for byte the same for the same rows."""
+    """Return how data files are written, byte for byte the same for the same rows."""
     codec = PINNED["compression"]
     per_column = {name: "none" if name in _UNCOMPRESSED else codec for name in _leaves(schema)}
     levels = {name: PINNED["compression_level"] for name, c in per_column.items() if c == codec}

@@ -137,7 +137,8 @@ class PairConfig(RecipeTable):
 def identity_of_scores(
     models: Mapping[str, Mapping[str, str]], score: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What a calibration must fit to: the models behind the scores, and how they saw regions.
+    """Return what a calibration must fit to: the models behind the scores, and how they saw
+    regions.
 
     Args:
         models: identities by role, as in the manifest; after a merge of several, ``matcher-2``.
@@ -209,7 +210,7 @@ class PairStage(Stage):
 
     @classmethod
     def identity_of(cls, config: PairConfig, calibration: Calibration | None) -> Mapping[str, Any]:
-        """What decides the pairs beside the table: the calibration, the version of the rule."""
+        """Return what else decides the pairs: the calibration, the version of the rule."""
         version = getattr(type(config.make_rule()), "version", 1)
         return {
             **({} if calibration is None else {"calibration": calibration.as_dict()}),

@@ -27,7 +27,7 @@ QUALITY = pa.struct([*((name, pa.float64()) for name in _MEASURES), ("labels", _
 
 
 def has_quality(schema: pa.Schema) -> bool:
-    """Whether a dataset with this Arrow schema has the scores of this stage in ``quality``."""
+    """Return whether a dataset of this Arrow schema has this stage's scores in ``quality``."""
     place = schema.get_field_index("quality")
     return place >= 0 and schema.field(place).type == QUALITY
 

@@ -24,7 +24,8 @@ def endpoint() -> str:
 
 
 def is_offline() -> bool:
-    """Whether HF_HUB_OFFLINE forbids requests, as the Hub's client has read it or as it is now."""
+    """Return whether HF_HUB_OFFLINE forbids requests, as the Hub's client has read it or as it is
+    now."""
     from huggingface_hub.constants import is_offline_mode
 
     return is_offline_mode() or os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes")
@@ -44,7 +45,7 @@ def hub_settings() -> dict[str, Any]:
 
 
 def hub_fault(error: BaseException | None) -> tuple[str, bool] | None:
-    """What the Hub's client met, without addresses, and whether the token is at fault.
+    """Return what the Hub's client met, without addresses, and whether the token is at fault.
 
     Returns:
         None for an error of something else.

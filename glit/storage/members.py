@@ -33,7 +33,7 @@ REFUSED: dict[int, tuple[str, str]] = {
 
 
 def is_utf8(name: str) -> bool:
-    """Whether a name is valid UTF-8 and can be stored."""
+    """Return whether a name is valid UTF-8 and can be stored."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
@@ -69,7 +69,7 @@ def spelt_on_disk(root: str | os.PathLike[str], path: str) -> str:
 
 
 def is_shard(path: str) -> bool:
-    """Whether a file name is that of a shard."""
+    """Return whether a file name is that of a shard."""
     return path.lower().endswith(SUFFIXES)
 
 

@@ -83,7 +83,8 @@ def _open_repository(fs: Any, address: str, path: str) -> None:
 
 
 def exists_remote(fs: Any, path: str) -> bool:
-    """Whether there is an object or a folder; the Hub's file system says no to all it cannot see.
+    """Return whether there is an object or a folder; the Hub's file system says no to all it cannot
+    see.
 
     Raises:
         Exception: what the client meets on the Hub.
@@ -173,7 +174,7 @@ def _code(error: BaseException) -> str:
 
 
 def _is_denied(error: BaseException, code: str) -> bool:
-    """Whether a valid key lacks permission; gcsfs raises a plain OSError for this."""
+    """Return whether a valid key lacks permission; gcsfs raises a plain OSError for this."""
     forbidden = type(error) is OSError and str(error).startswith("Forbidden")
     return isinstance(error, PermissionError) or forbidden or code in _DENIED_TO_ONE
 

@@ -140,7 +140,7 @@ class Store:
         return self.full(path) if self.is_local else self.open(path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a folder; False for a pipe or a device."""
+        """Return whether there is a file or a folder; False for a pipe or a device."""
         if self.is_local:
             return os.path.isfile(self.full(path)) or os.path.isdir(self.full(path))
         with translate_storage_errors(self.address(path)):

@@ -83,7 +83,7 @@ def _unquoted(text: str) -> str:
 
 
 def is_refusal(text: str) -> bool:
-    """Whether a model declines, or speaks of itself, at the beginning or anywhere.
+    """Return whether a model declines, or speaks of itself, at the beginning or anywhere.
 
     >>> is_refusal("A cat. As an AI language model, I see no more."), is_refusal("A sorry sight.")
     (True, False)
@@ -92,7 +92,7 @@ def is_refusal(text: str) -> bool:
 
 
 def is_looping(text: str) -> bool:
-    """Whether a text repeats itself: fewer than half of its four-word runs are distinct.
+    """Return whether a text repeats itself: fewer than half of its four-word runs are distinct.
 
     Texts under 24 words pass, unless in a word of over 100 letters the four-letter runs repeat so.
     """
@@ -130,7 +130,7 @@ def runs(words: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def repeats_locally(text: str) -> bool:
-    """Whether a phrase is said many times in a row, somewhere in a text without quotations.
+    """Return whether a phrase is said many times in a row, somewhere in a text without quotations.
 
     >>> repeats_locally("A very very large, blue, blue, and blue cat"), repeats_locally("five " * 7)
     (False, True)
@@ -151,7 +151,7 @@ def has_long_loop(text: str) -> bool:
 
 
 def repeats_sentences(text: str) -> bool:
-    """Whether sentences or lines of three words or more were said before, too many of them.
+    """Return whether sentences or lines of three words or more were said before, too many of them.
 
     >>> repeats_sentences("A cat sits. The sky is blue. The sky is blue.")
     False

@@ -55,7 +55,7 @@ times those of the language asked."""
 
 
 def is_other_language(text: str, asked: str) -> bool:
-    """Whether a text is without doubt in another language than the one asked for.
+    """Return whether a text is without doubt in another language than the one asked for.
 
     Args:
         text: without quotations, as signs may be in any language.

@@ -71,7 +71,7 @@ def _is_item(markers: Sequence[Span], at: int) -> bool:
 
 
 def _stands_first(text: str, at: int, starts: Sequence[int]) -> bool:
-    """Whether a place is that of a marker, or the first of its line."""
+    """Return whether a place is that of a marker, or the first of its line."""
     return at in starts or not text[:at].strip() or "\n" in text[len(text[:at].rstrip()) : at]
 
 
@@ -153,7 +153,7 @@ def _roman(text: str) -> int:
 
 
 def _begins(text: str, at: int) -> bool:
-    """Whether a sentence or a line may begin at a place."""
+    """Return whether a sentence or a line may begin at a place."""
     before = text[:at]
     rest = before.rstrip()
     return not rest or "\n" in before[len(rest) :] or bool(_ENDED.search(rest[-1:]))

@@ -185,7 +185,7 @@ def _others(word: str) -> Iterator[tuple[str, str]]:
 
 
 def _fits(kind: str, sentence: str, start: int, end: int, inside: tuple[int, int] | None) -> bool:
-    """Whether a word stands where a word of its kind does."""
+    """Return whether a word stands where a word of its kind does."""
     last = inside is not None and end == inside[1]
     if kind == "object":
         return last and inside != (start, end)

@@ -183,7 +183,7 @@ _THING = re.compile(
 
 
 def _is_thing(texts: list[str], start: int, end: int) -> bool:
-    """Whether the noun phrase of these words names a thing."""
+    """Return whether the noun phrase of these words names a thing."""
     first, last = texts[start], texts[end - 1]
     if first == "no" or last in NO_THINGS or (last in _OF and texts[end : end + 1] == ["of"]):
         return False

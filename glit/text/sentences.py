@@ -160,7 +160,7 @@ def repair(text: str, spans: Sequence[Span]) -> list[Span]:
 
 
 def _goes_on(text: str, end: int, start: int, closed: set[int]) -> bool:
-    """Whether no sentence ends at ``end``, though another is said to begin at ``start``."""
+    """Return whether no sentence ends at ``end``, though another is said to begin at ``start``."""
     if text[end:start] not in ("", " "):
         return False
     if _REFERENCE.match(text, start) and text.endswith(" al.", 0, end):  # et al. [2004]
@@ -270,6 +270,6 @@ def _united(spans: Iterable[Span]) -> list[Span]:
 
 
 def _inside(spans: list[Span], position: int) -> bool:
-    """Whether a position lies within one of ordered spans, not at its start."""
+    """Return whether a position lies within one of ordered spans, not at its start."""
     index = bisect(spans, (position,)) - 1
     return index >= 0 and position < spans[index][1]

@@ -147,7 +147,7 @@ class CleanText:
         return first, last
 
     def _moved(self, index: int, step: int) -> int:
-        """Where a place went; from inside a letter to its start or its end."""
+        """Return where a place went; from inside a letter to its start or its end."""
         at = index - self._lead
         if self._is_same:
             return min(max(at, 0), len(self.text))
@@ -159,7 +159,7 @@ class CleanText:
 
 
 def _divides(text: str, at: int) -> bool:
-    """Whether the two parts of a text can be normalised one by one."""
+    """Return whether the two parts of a text can be normalised one by one."""
     parts = text[:at], text[at:]
     one_by_one = "".join(unicodedata.normalize("NFC", part) for part in parts)
     return one_by_one == unicodedata.normalize("NFC", text)
@@ -192,7 +192,7 @@ def find_phrase(text: str, phrase: str, *, ignore_case: bool = False) -> Span | 
 
 
 def same_words(text: str, other: str) -> bool:
-    """Whether two texts are equal but for case, whitespace and normalisation.
+    """Return whether two texts are equal but for case, whitespace and normalisation.
 
     >>> same_words("red  Door", "Red door"), same_words("ed door.", "red door")
     (True, False)
@@ -202,7 +202,7 @@ def same_words(text: str, other: str) -> bool:
 
 
 def _is_joined(text: str, at: int) -> bool:
-    """Whether the characters before and after a place belong to one word."""
+    """Return whether the characters before and after a place belong to one word."""
     if not 0 < at < len(text):
         return False
     if unicodedata.category(text[at]).startswith("M"):
@@ -215,7 +215,7 @@ def _is_joined(text: str, at: int) -> bool:
 
 
 def _is_hyphenated(text: str, at: int) -> bool:
-    """Whether a hyphen with letters on both sides stands at a place."""
+    """Return whether a hyphen with letters on both sides stands at a place."""
     return (
         0 < at < len(text) - 1
         and text[at] in "-\u2010\u2011"

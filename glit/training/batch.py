@@ -203,7 +203,7 @@ def _places(
     *,
     crops: bool,
 ) -> list[PixelPlace]:
-    """Where each sample's pixels go in the memory of its batch."""
+    """Return where each sample's pixels go in the memory of its batch."""
     numbers = [len(sample.pairs) if crops else 0 for sample in samples]
     ends = np.cumsum([0, *numbers]) + batch.num_global
     return [
@@ -239,7 +239,7 @@ def words_key(text: str) -> tuple[int, int]:
 def _negative_slots(
     pairs: Sequence[LocalPair], valid_local_BK: np.ndarray, width: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which slots [B, K, J] hold a false sentence, and the numbers of those that do."""
+    """Return which slots [B, K, J] hold a false sentence, and the numbers of those that do."""
     numbers = np.zeros(valid_local_BK.shape, dtype=np.int64)
     numbers[valid_local_BK] = [len(pair.negatives) if width else 0 for pair in pairs]
     filled, slots = _filled(numbers.ravel(), width)
@@ -247,7 +247,7 @@ def _negative_slots(
 
 
 def _filled(numbers: Sequence[int] | np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which slots of [samples, width] are filled when each sample fills its first ones; bool of
-    that shape, and the filled slots' numbers in order."""
+    """Return which slots of [samples, width] are filled when each sample fills its first ones; bool
+    of that shape, and the filled slots' numbers in order."""
     filled = np.arange(width) < np.asarray(numbers, dtype=np.int64)[:, None]
     return filled, np.flatnonzero(filled)

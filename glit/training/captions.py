@@ -18,7 +18,7 @@ from glit.training.objective import Objective
 
 
 def reads_captions(objective: Objective, caption: CaptionChoice = "long") -> bool:
-    """Whether samples are planned from the column ``captions``, where the dataset has it."""
+    """Return whether samples are planned from the column ``captions``, where the dataset has it."""
     return caption != "long" or bool(objective.takes_short and objective.needs.num_texts)
 
 
@@ -71,7 +71,7 @@ def check_captions(config: TrainConfig, dataset: Mixture, objective: Objective) 
 
 
 def short_text_note(config: TrainConfig, dataset: str) -> str:
-    """What the run says of its short texts before it begins; empty where it has none."""
+    """Return what the run says of its short texts before it begins; empty where it has none."""
     objective = config.make_objective()
     if not (objective.takes_short and objective.needs.num_texts):
         return ""
@@ -87,7 +87,7 @@ def short_text_note(config: TrainConfig, dataset: str) -> str:
 
 
 def _has_short(dataset: Dataset) -> bool:
-    """Whether any image has a short caption; stops at the first row group that has one."""
+    """Return whether any image has a short caption; stops at the first row group that has one."""
     return has_captions(dataset.schema) and any(
         text_of_kind(captions, SHORT)
         for number in range(len(dataset.places))

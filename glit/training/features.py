@@ -98,12 +98,12 @@ class Features:
         return self.with_rows({name: change(value) for name, value in rows.items()})
 
     def equal_captions(self) -> Bool[Tensor, "n n"]:
-        """Which samples have the same caption, each with itself."""
+        """Return which samples have the same caption, each with itself."""
         return equal_keys(self.caption_key_N2)
 
 
 def equal_keys(key_N2: Float[Tensor, "n 2"]) -> Bool[Tensor, "n n"]:
-    """Which keys are equal, each to itself."""
+    """Return which keys are equal, each to itself."""
     return (key_N2[:, None] == key_N2).all(dim=-1)
 
 

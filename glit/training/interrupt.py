@@ -21,7 +21,7 @@ class Interrupt:
     """The first signal's number; 0: none came."""
 
     def is_set(self) -> bool:
-        """Whether one came."""
+        """Return whether one came."""
         return self.signum != 0
 
 

@@ -202,7 +202,7 @@ class _Pass:
             )
 
     def _augment(self, number: int, row: int) -> Augment | None:
-        """What is done to a sample's image, by draws of its own."""
+        """Return what is done to a sample's image, by draws of its own."""
         config = self.loader.config
         if config.min_crop == 1 and not config.flip:
             return None

@@ -254,13 +254,13 @@ class _Run:
                 model.module.after_step(limit)
 
     def _is_due(self) -> bool:
-        """Whether the schedule, and no interruption, has a checkpoint here."""
+        """Return whether the schedule, and no interruption, has a checkpoint here."""
         every, step = self.config.checkpoint_every, self.position.step
         due = bool(every) and step % every == 0
         return due or self.position.batch == 0 or step >= self.total_steps
 
     def _stays(self) -> bool:
-        """Whether this checkpoint is one of those that ``keep_every`` counts."""
+        """Return whether this checkpoint is one of those that ``keep_every`` counts."""
         config, position = self.config, self.position
         every = config.checkpoint_every * config.keep_every
         if every:

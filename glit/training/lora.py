@@ -68,7 +68,7 @@ def add_adapters(clip: CLIPModel, config: TrainConfig) -> None:
 
 
 def has_adapters(clip: CLIPModel) -> bool:
-    """Whether a model has adapters."""
+    """Return whether a model has adapters."""
     return hasattr(clip, "peft_config")
 
 

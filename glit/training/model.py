@@ -136,7 +136,7 @@ def _tokens(batch: Batch, encoder: ClipEncoder, patch_BPH: Tensor, token_flat_H:
 
 
 def patches_of_regions(batch: Batch, encoder: ClipEncoder) -> Tensor:
-    """Which patches each region touches, [B, K, P]: its mask if there is one, else its box."""
+    """Return the patches that each region touches, [B, K, P]: its mask's, or else its box's."""
     box_BKP = patch_mask(batch.boxes_BK4, patch_size=encoder.patch_size, grid=encoder.grid)
     if batch.mask_patches_BKP is None:
         return box_BKP

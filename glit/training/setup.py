@@ -58,7 +58,7 @@ def refuse_own_encoders(folder: Path, name: str) -> None:
 
 
 def has_own_encoders(folder: Path) -> bool:
-    """Whether a checkpoint holds an objective's own encoders."""
+    """Return whether a checkpoint holds an objective's own encoders."""
     found = _objective_of(folder)
     return found is not None and found.own_encoders
 
@@ -273,7 +273,7 @@ def _check_masks(config: TrainConfig, dataset: Mixture, objective: Objective) ->
 
 
 def _has_masks(dataset: Dataset) -> bool:
-    """Whether any region has a mask; stops at the first row group in which one has."""
+    """Return whether any region has a mask; stops at the first row group in which one has."""
     if "masks" not in dataset.schema.names:
         return False
     groups = (dataset.row_group(n, columns=["masks"]).masks for n in range(len(dataset.places)))
@@ -303,7 +303,8 @@ def _check_siglip_suffices(config: TrainConfig, objective: Objective) -> None:
 
 
 def siglip_suffices(objective: Objective) -> bool:
-    """Whether an objective uses only what SigLIP models have: embeddings, and patches of images."""
+    """Return whether an objective uses only what SigLIP models have: embeddings, and patches of
+    images."""
     needs = objective.needs
     return not (objective.own_encoders or needs.pooled_tokens or needs.tokens)
 
@@ -327,7 +328,7 @@ def _check_apart(config: TrainConfig, datasets: Mixture) -> None:
 
 
 def _has_local_pairs(dataset: Mixture, min_probability: float) -> bool:
-    """Whether any sample has a usable local pair; stops at the first row group that has one."""
+    """Return whether any sample has a usable local pair; stop at the first row group with one."""
     for number in range(len(dataset.places)):
         pairs = dataset.row_group(number, columns=["pairs"]).pairs
         local = ~pairs["global_wins"]

@@ -129,7 +129,7 @@ def compare_data(
 
 
 def difference(a: Dataset, b: Dataset, *, seed: int = 0) -> dict[str, Any]:
-    """What differs between two datasets, as JSON.
+    """Return what differs between two datasets, as JSON.
 
     ``images``: how many only A has, only B, and both. ``settings``: values of A and B by
     ``table.key`` of their recipes, where they differ, None where one has no such key; by

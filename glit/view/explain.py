@@ -149,7 +149,7 @@ def _shipped(dataset: Dataset, number: int, copies: list[dict[str, str]]) -> dic
 
 
 def _choice(row: Row, sentence: int, pair: Pair | None) -> dict[str, Any]:
-    """What a sentence was given, what else there was, and what decided."""
+    """Return what a sentence was given, what else there was, and what decided."""
     cosines = row.similarity[sentence]
     order = (-cosines).argsort(kind="stable")
     whole = None if row.image_similarity is None else float(row.image_similarity[sentence])
@@ -167,7 +167,7 @@ def _choice(row: Row, sentence: int, pair: Pair | None) -> dict[str, Any]:
 
 
 def _about(dataset: Dataset) -> dict[str, Any]:
-    """What holds for the whole dataset: rule, models, fingerprints."""
+    """Return what holds for the whole dataset: rule, models, fingerprints."""
     manifest, pair = dataset.manifest, dataset.manifest.recipe.table("pair")
     told = story(manifest)
     short = manifest.recipe.table(SplitStage.name).get("short_context", SplitConfig().short_context)

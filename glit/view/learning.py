@@ -33,12 +33,12 @@ _NOT_SHOWN = {"step", "total_steps", "epoch", "steps_per_s"}
 
 
 def is_run(path: str) -> bool:
-    """Whether a folder is a run of glit train."""
+    """Return whether a folder is a run of glit train."""
     return (Path(path) / RUN_FILE).is_file()
 
 
 def is_results(path: str) -> bool:
-    """Whether a folder holds results of glit eval."""
+    """Return whether a folder holds results of glit eval."""
     return any(_read_results(Path(path)))
 
 

@@ -193,8 +193,8 @@ def take(work: Store) -> _Held:
 
 
 def _create(work: Store, number: str, said: dict[str, Any]) -> bool:
-    """Whether the store says that it made the object. It says no as well where it did, its answer
-    was lost, and the client asked again."""
+    """Return whether the store says that it made the object. It says no as well where it did, its
+    answer was lost, and the client asked again."""
     try:
         work.create(f"{FOLDER}/{number}", to_json(said))
     except FileExistsError:
@@ -253,7 +253,7 @@ def _process() -> dict[str, Any]:
 
 
 def _machine() -> str:
-    """What processes that can see each other share; empty where that cannot be told."""
+    """Return what processes that can see each other share; empty where that cannot be told."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"

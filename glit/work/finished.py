@@ -52,9 +52,9 @@ def in_dataset(dataset: Store, work: Store, listed: list[Chunk]) -> list[Chunk]:
 
 
 def is_made_of(manifest: Manifest, work: Work, listed: list[Chunk]) -> bool:
-    """Whether a finished dataset was built from these chunks by this recipe. It was not if a build
-    with ``--replace`` stopped before it published. Where the state file does not say which images
-    the dataset has, they are taken for the same.
+    """Return whether a finished dataset was built from these chunks by this recipe. It was not if a
+    build with ``--replace`` stopped before it published. Where the state file does not say which
+    images the dataset has, they are taken for the same.
     """
     if manifest.fingerprints != dict(work.plan.fingerprints):
         return False
@@ -197,5 +197,5 @@ def _how_it_grew(
 
 
 def is_whole(dataset: Store, manifest: Manifest) -> bool:
-    """Whether every file of the manifest is there with its size; ``glit verify`` reads them."""
+    """Return whether every file of the manifest is there with its size; none is read."""
     return all(dataset.entry(name).size == each.bytes for name, each in manifest.files.items())

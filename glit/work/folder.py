@@ -65,7 +65,7 @@ class Work:
         return f"{name}.parquet", f"{name}_{digest}.parquet"
 
     def so_far(self, stage: str, chunk: Chunk) -> str:
-        """Where the rows of a slow stage are kept until its chunk is finished."""
+        """Return where the rows of a slow stage are kept until its chunk is finished."""
         key = _key(chunk, chunk.skip, self._beside(stage, chunk))
         return f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}.so-far.parquet"
 
@@ -80,7 +80,7 @@ class Work:
         write_table(self.store, name, stage_table(columns, list(found.values())))
 
     def table_before(self, stage: str, chunk: Chunk) -> str:
-        """Where a retry moves a table; the name is the same whichever images are duplicates."""
+        """Return where a retry moves a table, whichever images are duplicates."""
         key = _key(chunk, (), self._beside(stage, chunk))
         return f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}{BEFORE}"
 
@@ -90,7 +90,7 @@ class Work:
             self.store.move(name, self.table_before(stage, chunk))
 
     def was_moved_aside(self, stage: str, chunk: Chunk) -> bool:
-        """Whether the retry that is going on has rows of a chunk from before."""
+        """Return whether the retry that is going on has rows of a chunk from before."""
         return self.retry is not None and self.store.exists(self.table_before(stage, chunk))
 
     def partial_tables(self, stage: str) -> dict[str, list[str]]:
@@ -165,7 +165,7 @@ class Work:
         write_table(self.store, self.table(stage, chunk), table)
 
     def items(self, stage: str, chunk: Chunk) -> Sequence[Entry | Sample]:
-        """What reaches a stage: entries of the listing the first one, samples the others."""
+        """Return what reaches a stage: entries of the listing the first one, samples the others."""
         if self.plan.flow.upstream[stage]:
             return self.samples(stage, chunk)
         return read_chunk(_listing(self.store), chunk)
@@ -203,7 +203,7 @@ class Work:
     def row_of(
         self, rows: Mapping[str, T], sample_id: str, source_path: str, stage: str, chunk: Chunk
     ) -> T:
-        """What a stage's table says of a sample.
+        """Return what a stage's table says of a sample.
 
         Raises:
             DamagedTableError: nothing, so the table is not of these samples.

@@ -98,14 +98,14 @@ class Ledger:
     published."""
 
     def drops_by_reason(self) -> dict[str, int]:
-        """How many were dropped, by ``stage/reason``, sorted."""
+        """Return how many were dropped, by ``stage/reason``, sorted."""
         stages, reasons = (self.drops[name].to_pylist() for name in ("stage", "reason"))
         counted = Counter(f"{s}/{r}" for s, r in zip(stages, reasons, strict=True))
         return dict(sorted(counted.items()))
 
 
 def make_ledger(opened: OpenWork, chunks: list[Chunk]) -> Ledger:
-    """What became of every image; written by the workers for the chunks where it is not yet."""
+    """Return what became of every image; workers write it for chunks that lack it."""
     work, progress = opened.work, opened.progress
     names = work.store.names(work.ledger_folder)
     missing = [c for c in chunks if ledger_name(work, c).rpartition("/")[2] not in names]
@@ -195,7 +195,7 @@ def same_series(work: Work, ledger: Ledger, before: Manifest | None) -> set[int]
 def kept_files(
     dataset: Store, before: Manifest, files: list[DataFile], same: set[int]
 ) -> dict[str, FileEntry]:
-    """What the manifest says of those data files that stay, by name."""
+    """Return what the manifest says of those data files that stay, by name."""
     known = before.files
     return {
         file.name: known[name]
@@ -207,6 +207,6 @@ def kept_files(
 
 
 def series_made_of(chunks: Sequence[Chunk], contents: Sequence[str]) -> tuple[Published, ...]:
-    """What the state keeps of a dataset, by series."""
+    """Return what the state keeps of a dataset, by series."""
     both = zip(identities(chunks), contents, strict=True)
     return tuple(Published(images=images, content=content) for images, content in both)

@@ -159,7 +159,7 @@ def series_of(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
 
 
 def identities(chunks: Sequence[Chunk]) -> list[str]:
-    """What images every series is made of: a hash over the keys of its chunks."""
+    """Return what images every series is made of: a hash over the keys of its chunks."""
     keys = [
         " ".join(key for chunk in series for key in (chunk.key, *chunk.beside))
         for series in series_of(chunks)
@@ -219,7 +219,7 @@ class ListingDifference:
 
 
 def difference(found: ScannedFiles, listing: Path, chunks: Sequence[Chunk]) -> ListingDifference:
-    """How what was found differs from a listing's first chunks."""
+    """Return how what was found differs from a listing's first chunks."""
     metadata = pq.read_metadata(listing)
     rows = sum(metadata.row_group(chunk.index).num_rows for chunk in chunks)
     return _difference(found.connection, listing, rows)
@@ -306,7 +306,8 @@ class EarlierListing:
             return _difference(connection, path, pq.read_metadata(path).num_rows)
 
     def how_it_differs(self, chunks: Sequence[Chunk]) -> str:
-        """What a user is to know before a build goes on with the new one; empty where nothing.
+        """Return what a user is to know before a build goes on with the new one; empty where
+        nothing.
 
         Args:
             chunks: of the new one.

@@ -50,7 +50,7 @@ class Retry:
     """``table.key=value``, for what is tried again alone."""
 
     def wants(self, stage: str, reason: str) -> bool:
-        """Whether drops of a stage for a reason are tried again."""
+        """Return whether drops of a stage for a reason are tried again."""
         return self.stage in (None, stage) and self.reason in (None, reason)
 
 
@@ -114,7 +114,7 @@ class BuildState:
     retries: tuple[TriedSettings, ...] = ()
 
     def find_source(self) -> Source:
-        """Where the images are, as the build was given them."""
+        """Return where the images are, as the build was given them."""
         names = self.source
         return Source(root=self.images, pattern=names.pattern, list_file=names.list_file)
 
@@ -131,7 +131,7 @@ class UnreadNotesError(UserError):
 
 
 def read_state(work: Store) -> BuildState:
-    """What a build noted of itself in its work folder.
+    """Return what a build noted of itself in its work folder.
 
     Raises:
         UserError: it is damaged, or of a glit that noted other things.
@@ -163,7 +163,7 @@ def write_state(work: Store, state: BuildState) -> None:
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file holds: its content, and the SHA-256 of that."""
+    """Return what a file holds: its content, and the SHA-256 of that."""
     return {**content, _SEAL: hashlib.sha256(to_json(content)).hexdigest()}
 
 
@@ -178,7 +178,8 @@ def update_state(work: Store, **changes: Any) -> None:
 
 
 def told_retries(plan: Plan, state: BuildState) -> list[Mapping[str, Any]]:
-    """What the manifest says of retries by other settings, of those whose tables are still used."""
+    """Return what the manifest says of retries by other settings, of those whose tables are still
+    used."""
     return [
         each.told
         for each in state.retries
@@ -187,7 +188,7 @@ def told_retries(plan: Plan, state: BuildState) -> list[Mapping[str, Any]]:
 
 
 def other_version(work: Store) -> UserError:
-    """What is said of a work folder that this glit did not write."""
+    """Return what is said of a work folder that this glit did not write."""
     return UserError(
         f"{work.root}: was made by another version of glit; run glit build again, which reuses "
         "what is still valid"

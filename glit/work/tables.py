@@ -36,7 +36,7 @@ def stage_table(columns: Columns, rows: Sequence[dict[str, Any]]) -> pa.Table:
 
 
 def drops_by_reason(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """How many of the rows are drops, by reason."""
+    """Return how many of the rows are drops, by reason."""
     return dict(Counter(row["drop"]["reason"] for row in rows if row.get("drop")))
 
 
@@ -86,7 +86,7 @@ def read_table(store: Store, name: str, columns: Sequence[str] | None = None) ->
 
 
 def _unread(store: Store, name: str, error: OSError) -> DamagedTableError | RunError:
-    """What a failed read means."""
+    """Return what a failed read means."""
     if error.errno == errno.EIO and store.is_local:  # the disk itself cannot
         return DamagedTableError(store.root, name, first_line(error))
     return RunError(f"{store.root}/{name}: cannot be read ({first_line(error)})")

@@ -99,7 +99,7 @@ class Timeline:
 def seconds_left(
     runs: Sequence[Timeline], stages: Sequence[Mapping[str, Any]]
 ) -> tuple[float, list[str]]:
-    """How long the rest of a build takes at the pace of its runs so far.
+    """Return how long the rest of a build takes at the pace of its runs so far.
 
     Stages of one place take turns; those of different places work at the same time.
 

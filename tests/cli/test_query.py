@@ -59,6 +59,8 @@ def test_every_format_has_every_row(built, run_glit, tmp_path):
     for form in ("csv", "json", "parquet"):
         done = run_glit("query", built, SQL, "-o", tmp_path / f"rows.{form}")
         assert done.code == 0 and done.output.startswith("24 rows: "), done.errors
+    other = run_glit("query", built, SQL, "--json", "-o", tmp_path / "rows.csv")
+    assert other.code == 2 and "is a csv file, but json is asked for" in other.errors
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert rows[3]["source_path"] == "000003.png" and rows[3]["some"] is True
     assert rows[3]["odd"] is None and rows[3]["data"] == "/w==" and rows[3]["none"] is None
@@ -89,8 +91,7 @@ def test_what_cannot_be_written(built, run_glit, tmp_path):
         (["-o", tmp_path / "rows.txt"], "ends in .csv, .json or .parquet"),
         (["-o", tmp_path], "it is a folder"),
         (["-o", "/proc/nothing/rows.csv"], "cannot write there"),
-        (["--json", "-o", tmp_path / "rows.csv"], "says csv; leave --json out"),
-        (["--format", "table", "-o", tmp_path / "rows.csv"], "leave --format table out"),
+        (["--format", "table", "-o", tmp_path / "rows.csv"], "but table is asked for"),
         (["--json", "--format", "csv"], "contradict each other"),
     ]:
         done = run_glit("query", built, "select 1 as a", *words)

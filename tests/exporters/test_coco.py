@@ -52,7 +52,9 @@ def test_boxes_captions_and_spans_come_back(built, exported):
                 (x, y, x + width, y + height), region.box.xyxy, rtol=0, atol=1e-3
             )
             assert annotation["area"] == pytest.approx(region.box.area_px, abs=1e-3)
-            assert instances.cats[annotation["category_id"]]["name"] == (region.label or "region")
+            is_cell = region.source in ("quadrant", "centre")
+            name = "region" if is_cell else region.label or "region"
+            assert instances.cats[annotation["category_id"]]["name"] == name
             assert (annotation["score"], annotation["source"]) == (region.score, region.source)
             spans |= {(s["char_start"], s["char_end"]): number for s in annotation["sentences"]}
         assert spans == {

@@ -94,12 +94,12 @@ class NoisyScenes(Scenes):
         planted = _planted(samples, self.share)
         source = clean
         if self.kind == "sentence" and planted:
-            captions = output.with_suffix(".jsonl")
+            captions = output.parent / f"{output.name}.jsonl"
             _write_captions(scenes / "ground_truth.parquet", samples, planted, captions)
             settings = ["negatives.enabled=true", f"split.tokenizer={json.dumps(self.start)}"]
             source = build_scenes(
-                scenes, output.with_suffix(".built"), captions=captions, recipe="glit-mini",
-                settings=settings,
+                scenes, output.parent / f"{output.name}-built", captions=captions,
+                recipe="glit-mini", settings=settings,
             )  # fmt: skip
         calibration = find_calibration("mini-scenes")
         assert calibration is not None

@@ -11,7 +11,7 @@ _FILTERS = {"content_filter", "safety", "prohibited_content", "guardrail_interve
 
 
 def is_cut(reason: Any) -> bool:
-    """Whether an answer was cut at ``max_tokens``, by its ``finish_reason``.
+    """Return whether an answer was cut at ``max_tokens``, by its ``finish_reason``.
 
     >>> is_cut("stop"), is_cut("length")
     (False, True)

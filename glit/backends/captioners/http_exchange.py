@@ -44,7 +44,7 @@ class Answer:
         return 300 <= self.status < 400
 
     def words(self) -> str:
-        """What the server says went wrong, in a line without keys, quoted for a message."""
+        """Return what the server says went wrong, in a line without keys, quoted for a message."""
         if self.is_redirect:
             return f"it sends on to {cut(self.headers.get('location', 'nowhere'))}"
         text = self.body.decode(errors="replace")
@@ -69,7 +69,7 @@ class Answer:
 
 
 def reason(answer: Any) -> str:
-    """What an error object of a server says; empty where there is none.
+    """Return what an error object of a server says; empty where there is none.
 
     >>> reason({"error": {"message": "slow down", "metadata": {"raw": "busy"}}})
     'slow down (busy)'

@@ -51,7 +51,7 @@ class ChosenLogprobs:
 def tokens_of_text(
     tokenizer: Any, ids: Sequence[int], logprobs: Sequence[float], text: str
 ) -> tuple[Token, ...] | None:
-    """Which characters of the text every token ends at.
+    """Return which characters of the text every token ends at.
 
     Args:
         tokenizer: a fast one of transformers.

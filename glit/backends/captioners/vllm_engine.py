@@ -259,7 +259,7 @@ def _message(image: Pixels | None, prompt: str) -> dict[str, Any]:
 
 
 def engine_arguments(config: WriterConfig, model: Resolved) -> dict[str, Any]:
-    """What vLLM's engine is started with."""
+    """Return what vLLM's engine is started with."""
     from transformers import AutoConfig
 
     with as_weights_error(f"model {model.name!r}: its config.json cannot be read"):
@@ -292,8 +292,9 @@ def engine_arguments(config: WriterConfig, model: Resolved) -> dict[str, Any]:
 
 
 def _caches(config: Any) -> dict[str, Any]:
-    """Where every image is asked about once, no cache; where captions of several kinds are written,
-    that of prepared images, and that of prefixes for the models for which vLLM turns it on."""
+    """Return where every image is asked about once, no cache; where captions of several kinds are
+    written, that of prepared images, and that of prefixes for the models for which vLLM turns it
+    on."""
     if len(getattr(config, "kinds", ())) > 1:
         return {"mm_processor_cache_gb": _PREPARED_GB}
     return {"mm_processor_cache_gb": 0, "enable_prefix_caching": False}
@@ -327,7 +328,7 @@ def check_any(config: WriterConfig, model: Resolved | None) -> None:
 
 
 def _brings_template(kind: str, path: str) -> bool:
-    """Whether vLLM has a chat template of its own for a kind of model."""
+    """Return whether vLLM has a chat template of its own for a kind of model."""
     try:
         from vllm.transformers_utils.chat_templates import get_chat_template_fallback_path
     except ImportError:

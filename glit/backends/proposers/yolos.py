@@ -75,7 +75,8 @@ class YolosDetector:
         return found
 
     def _too_thin(self, image: Pixels) -> bool:
-        """Whether the shorter side would be resized to less than a patch: nothing is detected."""
+        """Return whether the shorter side would be resized to less than a patch: nothing is
+        detected."""
         longest = self.processor.size.get("longest_edge")
         short, long = sorted(image.shape[:2])
         return longest is not None and longest * short / long < self._patch

@@ -217,8 +217,8 @@ class AutomaticMasks:
             yield self._filter_and_box(image, logits_Khw, iou_K)
 
     def _above_iou_threshold(self, predicted_iou: Tensor) -> Tensor:
-        """Which masks to keep, on the CPU: how many there are shapes all that follows. NaN is above
-        no threshold and would look like "no masks"."""
+        """Return which masks to keep, on the CPU: how many there are shapes all that follows. NaN
+        is above no threshold and would look like "no masks"."""
         predicted_iou = predicted_iou.cpu()
         if not bool(predicted_iou.isfinite().all()):
             raise FloatingPointError("SAM answered NaN or infinity")

@@ -19,7 +19,7 @@ _THRESHOLDS = (0.0, 1.0, -1.0)
 
 
 def measures_at_once(device: torch.device) -> bool:
-    """Whether the kernel gives what full masks give on this GPU, and is faster."""
+    """Return whether the kernel gives what full masks give on this GPU, and is faster."""
 
     def ways() -> tuple[Any, Any]:
         logits_Khw = probe_input(64, 256, 256, like=torch.empty(0, device=device))

@@ -72,8 +72,8 @@ def measure_masks(
 
 @_jit
 def _source(index, scale, length):
-    """Where torch's bilinear interpolation takes an output position from: two positions, and how
-    far it lies from the first."""
+    """Return where torch's bilinear interpolation takes an output position from: two positions, and
+    how far it lies from the first."""
     position = tl.maximum((index.to(tl.float32) + 0.5) * scale - 0.5, 0.0)
     first = tl.minimum(position.to(tl.int32), length - 1)
     return first, tl.minimum(first + 1, length - 1), position - first.to(tl.float32)

@@ -121,7 +121,7 @@ class Bench:
         bottleneck: str,
         repeats: int | None = None,
     ) -> Row:
-        """How many items a second ``work`` does, against the measured matrix rate.
+        """Return how many items a second ``work`` does, against the measured matrix rate.
 
         torch's profiler counts the operations of matrix products and convolutions in a run of its
         own; fused attention and all other work are left out and take additional time.

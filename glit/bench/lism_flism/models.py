@@ -159,7 +159,7 @@ def recipes_for(weights: Weights, device: str) -> dict[Method, Recipe]:
 
 
 def at_hand() -> bool:
-    """Whether the models of the papers' recipes are on this machine."""
+    """Return whether the models of the papers' recipes are on this machine."""
     recipes = [load_recipe(name) for name in RECIPES["manifest"].values()]
     names = {recipe.propose.model for recipe in recipes} | {recipes[0].score.model}
     return all(is_here(name) for name in names)

@@ -40,7 +40,8 @@ def column_figures(column: Column, passes: Sequence[Row]) -> Row:
 
 
 def ratios(passes: Mapping[str, Sequence[Row]]) -> list[Row]:
-    """How many times faster, over the repeats: those of one round are compared with each other."""
+    """Return how many times faster, over the repeats: those of one round are compared with each
+    other."""
     found = []
     for fast, slow, paper in RATIOS:
         rounds = zip(passes[fast], passes[slow], strict=True)
@@ -89,7 +90,7 @@ def _ratio_row(ratio: Row) -> list[str]:
 
 
 def headline(report: Row) -> str:
-    """What was measured on what, in one line."""
+    """Return what was measured on what, in one line."""
     settings, machine = report["settings"], report["machine"]
     where = machine.get("gpu") or f"{machine['cpu']}, {machine['cores']} cores"
     return f"{settings['images']}; {settings['weights']} weights; {where}"

@@ -32,7 +32,7 @@ class Measured:
 
 
 def measure(embedder: CollectionEmbedder, config: EvaluateConfig, world: World) -> Measured:
-    """What a scorer finds in the gallery, and the further figures of the world."""
+    """Return what a scorer finds in the gallery, and the further figures of the world."""
     gallery, scorer = world.searched(), config.make_scorer()
     images = scorer.images(embedder, gallery)
     found = hits(scorer, embedder, images, gallery, config)
@@ -76,7 +76,8 @@ def hits(
     collection: Collection,
     config: EvaluateConfig,
 ) -> np.ndarray:
-    """Which captions find their image first, and which images their caption; bool [2, samples]."""
+    """Return which captions find their image first, and which images their caption; bool [2,
+    samples]."""
     texts, owner = all_captions(collection)
     ranks = hit_ranks(scorer, images, scorer.texts(embedder, texts), texts, owner, config)
     return np.stack([ranks[way] for way in WAYS]) == 0

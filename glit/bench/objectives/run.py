@@ -149,7 +149,7 @@ def _checked(request: ComparisonRequest, variant: Variant) -> Objective:
 def _dataset(
     request: ComparisonRequest, name: str, objective: Objective, size: int, say: Say
 ) -> str | Path:
-    """What an objective is trained on; made, or refused, before anything is trained."""
+    """Return what an objective is trained on; made, or refused, before anything is trained."""
     say(f"{size} {request.world.items}: the dataset of {name}")
     negatives = objective.needs.num_negatives > 0
     try:
@@ -277,7 +277,7 @@ def _trained(
     folder: Path,
     dataset: str | Path,
 ) -> dict[str, Any] | None:
-    """What a run cost; None for one that failed.
+    """Return what a run cost; None for one that failed.
 
     Raises:
         InputError: the folder holds a run with other settings, as of another recipe or release.
@@ -293,7 +293,7 @@ def _trained(
 
 
 def _settings(request: ComparisonRequest, variant: Variant, rates: Rates, seed: int) -> list[str]:
-    """What replaces the recipe's table ``train`` for one run: ``train.key=value``, each."""
+    """Return what replaces the recipe's table ``train`` for one run: ``train.key=value``, each."""
     world = request.world
     return [
         f"train.objective={variant.objective}",

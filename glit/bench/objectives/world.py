@@ -79,11 +79,11 @@ class World(Protocol):
         ...
 
     def evaluation(self, *, context: int = 248, image_fit: ImageFit = "resize") -> EvaluateConfig:
-        """How models are measured that were trained with this text window and fit of images."""
+        """Return how to measure models trained with this text window and fit of images."""
         ...
 
     def told(self) -> dict[str, Any]:
-        """What the results depend on, as JSON values; runs of another are not mixed in."""
+        """Return what the results depend on, as JSON values; runs of another are not mixed in."""
         ...
 
 

@@ -17,7 +17,8 @@ MOST_SEGMENTS = 255
 def superpixels(
     image_HWC: UInt8[np.ndarray, "h w 3"], num: int
 ) -> UInt8[np.ndarray, "rows columns"]:
-    """Which of at most ``num`` superpixels the first pixel of every STRIDE x STRIDE cell is in.
+    """Return which of at most ``num`` superpixels the first pixel of every STRIDE x STRIDE cell is
+    in.
 
     There are usually fewer; numbers that no cell has are possible.
     """

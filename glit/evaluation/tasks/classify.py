@@ -80,7 +80,8 @@ def class_vectors(
 
 
 def rank_of_own(score_NK: Float[Tensor, "n k"], class_N: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
-    """How many classes come before an image's own; of equal scores the lower number comes first.
+    """Return how many classes come before an image's own; of equal scores the lower number comes
+    first.
 
     >>> rank_of_own(torch.tensor([[0.2, 0.9, 0.2]]), torch.tensor([2])).tolist()
     [2]
