@@ -51,7 +51,7 @@ def main() -> None:
              "--captions", here / "scenes" / "captions.jsonl", cwd=ROOT)  # fmt: skip
         _run(glit, "export", here / "dataset", "--to", "goal", "-o", here / "goal", cwd=here)
         _run(glit, "scenes", "-o", here / "others", "-n", "2", "--seed", "7", cwd=here)
-        _run(glit, "references", here / "others" / "images", "-o", here / "references.parquet",
+        _run(glit, "overlap", here / "others" / "images", "-o", here / "references.parquet",
              cwd=here)  # fmt: skip
         _run(glit, "select", here / "dataset", "-o", here / "selected", "--sample", "2", cwd=here)
         rows = [{"path": f"{n:06d}.png", "box_xyxyn": [0, 0, 1, 0.5]} for n in range(3)]

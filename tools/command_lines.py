@@ -73,13 +73,15 @@ def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
         plain += ["--format", "captions"]
     if words == ["merge"]:
         plain += [SELECTED]
+    if words == ["overlap"]:
+        plain += [REFERENCES]
     if words == ["view"]:
         plain += ["-o", NEW]
     yield plain
     for option in options:
         if set(option.opts) & ENDLESS or (option.required and option.multiple):
             continue
-        if option.is_flag:
+        if option.is_flag and (words[0], option.name) not in _OF_COMMAND:
             yield [*plain, option.opts[0]]
             continue
         for value in _values(words, option):
@@ -143,11 +145,8 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("merge", "datasets"): [DATASET],
     ("overlap", "cosine"): ["0.9"],
     ("overlap", "page"): [f"{NEW}.html"],
-    ("overlap", "references"): [REFERENCES],
+    ("overlap", "output"): [],
     ("overlap", "split"): [],
-    ("references", "folder"): [],
-    ("references", "output"): [f"{NEW}.parquet"],
-    ("references", "split"): [],
     ("query", "output"): [f"{NEW}.parquet"],
     ("select", "by"): ["width"],
     ("select", "distinct"): ["0.95"],
@@ -159,6 +158,7 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("stats", "kind"): ["captions"],
     ("stats", "split"): ["all"],
     ("train", "overrides"): ["train.epochs=1"],
+    ("view", "as_json"): [],
 }
 """Values of a command's own, by its name or the first word of it, and the parameter's; none of an
 option that wants other arguments than the command's plain line has."""

@@ -175,53 +175,34 @@ def merge_command(
     )
 
 
-def references_command(
-    images: Annotated[
+def overlap_command(
+    dataset: Annotated[
         str,
-        typer.Argument(
-            help="Images as glit build takes them, the images of annotations (docci:PATH; formats "
-            "of glit eval), or a file .sha256 of hashes."
-        ),
+        typer.Argument(help="The dataset's folder or address; with -o, what to compare with."),
     ],
-    output: Annotated[str, typer.Option("-o", "--output", help="The .parquet file to write.")],
+    references: Annotated[
+        str | None,
+        typer.Argument(
+            help="What to compare with: images as glit build takes them, the images of "
+            "annotations (docci:PATH; formats of glit eval), a file .sha256 of hashes, or a "
+            "list that -o wrote."
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Write a list of the images (.parquet) instead, for the stage exclude and for "
+            "glit overlap. Lists unusable files.",
+        ),
+    ] = None,
     model: Annotated[
         str,
         typer.Option(
-            "--model", help="Also store embeddings of this model: a name, a folder or a run."
+            "--model",
+            help="Also compare embeddings of this model, the list's; with -o, store them.",
         ),
-    ] = "",
-    folder: Annotated[
-        str, typer.Option("--images", help="The folder of the annotations' images.")
-    ] = "",
-    split: Annotated[
-        str,
-        typer.Option("--split", help="Parts of the annotations, joined by +. Default: test."),
-    ] = "",
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Fingerprint your test images, to keep them out of training data. Lists unusable files."""
-    from glit.runtime.progress import StageProgress
-
-    path = local_file(output)
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
-        written = api.references(
-            images, path, model=model, folder=folder, split=split, progress=progress
-        )
-    for name, reason in written.unusable.items():
-        print(visible(f"left out: {name}: {reason}"), file=sys.stderr)
-    found = {"file": str(path), "images": written.num_images, "unusable": written.unusable}
-    print(json.dumps(found) if as_json else f"{written.num_images} images: {path}")
-
-
-def overlap_command(
-    dataset: DatasetArgument,
-    references: Annotated[
-        str,
-        typer.Argument(help="A file that glit references wrote, or what glit references takes."),
-    ],
-    model: Annotated[
-        str, typer.Option("--model", help="Also compare embeddings of this model, the list's.")
     ] = "",
     cosine: Annotated[
         float | None,
@@ -243,9 +224,23 @@ def overlap_command(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """List images of a dataset that are in a list or resemble one; exit code 1 if any are."""
+    """Find a dataset's images that resemble one of a test set; exit code 1 if any do.
+
+    ``glit overlap IMAGES -o LIST.parquet`` writes a list of a test set's images, to keep them out
+    of training data.
+    """
     from glit.runtime.progress import StageProgress
 
+    if (references is None) == (output is None):
+        raise UserError(
+            "glit overlap: want either DATASET and what to compare it with, or IMAGES and "
+            "-o LIST.parquet"
+        )
+    if references is None:
+        if cosine is not None or page is not None:
+            raise UserError("-o LIST.parquet: compares nothing; leave out --cosine and --page")
+        _write_list(dataset, output or "", model, images, split, quiet=quiet, as_json=as_json)
+        return
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet or as_json) as progress:
         found = api.overlap(
             dataset, references, model=model, cosine=cosine, page=page, images=images,
@@ -268,38 +263,17 @@ def overlap_command(
         raise typer.Exit(1)
 
 
-def diff_command(
-    dataset: DatasetArgument,
-    other: Annotated[str, typer.Argument(help="Another dataset's folder or address.")],
-    as_json: JsonOption = False,
+def _write_list(
+    images: str, output: str, model: str, folder: str, split: str, *, quiet: bool, as_json: bool
 ) -> None:
-    """Tell what differs between two datasets; exit code 1 if anything does. glit view shows it."""
-    found = api.diff(dataset, other)
-    if as_json:
-        print(json.dumps(found))
-    else:
-        for key, (first, second) in found["settings"].items():
-            alone = "first" if second is None else "second"
-            is_table = "." not in key
-            told = f"only in the {alone}" if is_table else f"{first} | {second}"
-            print(visible(f"{key}: {told}"))
-        images = found["images"]
-        print(
-            f"{images['both']} images in both, {images['only_a']} in the first alone, "
-            f"{images['only_b']} in the second alone"
+    from glit.runtime.progress import StageProgress
+
+    path = local_file(output)
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+        written = api.references(
+            images, path, model=model, folder=folder, split=split, progress=progress
         )
-        kinds = {kind: number for kind, number in found["sentences"].items() if number}
-        told = ", ".join(f"{number} {_KINDS[kind]}" for kind, number in kinds.items())
-        print(f"sentences of {found['compared']} images: {told or 'none'}")
-    if not found["same"]:
-        raise typer.Exit(1)
-
-
-_KINDS = {
-    "same": "with the same region",
-    "other": "with another",
-    "only_a": "with one in the first alone",
-    "only_b": "with one in the second alone",
-    "neither": "without a region in both",
-    "reworded": "not in both",
-}
+    for name, reason in written.unusable.items():
+        print(visible(f"left out: {name}: {reason}"), file=sys.stderr)
+    found = {"file": str(path), "images": written.num_images, "unusable": written.unusable}
+    print(json.dumps(found) if as_json else f"{written.num_images} images: {path}")

@@ -185,6 +185,8 @@ def query_command(
     from glit.dataset.query import query as query_finished
     from glit.dataset.query_output import answer_format, write_answer
 
+    if as_json and form not in (None, "json"):
+        raise UserError(f"--json --format {form}: contradict each other; leave out one")
     form = "json" if as_json else form
     unfinished = api.unfinished_build(dataset)
     query = partial(query_finished, dataset) if unfinished is None else unfinished.query

@@ -23,12 +23,14 @@ class LazyCommand(TyperCommand):
         help: the first line of its docstring.
         panel: the heading that ``glit --help`` lists it under.
         renamed: options of its that have another name now.
+        hidden: whether ``glit --help`` leaves it out.
     """
 
     def __init__(
-        self, name: str, place: str, help: str, *, panel: str, renamed: Mapping[str, str]
-    ) -> None:
-        super().__init__(name, help=help, rich_help_panel=panel)
+        self, name: str, place: str, help: str, *, panel: str, renamed: Mapping[str, str],
+        hidden: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(name, help=help, rich_help_panel=panel, hidden=hidden)
         self._place, self._renamed = place, renamed
         del self.params  # those of the command itself; see __getattr__
 
@@ -67,13 +69,16 @@ class LazyCommand(TyperCommand):
 
 
 def lazy_group(
-    panels: Mapping[str, Mapping[str, tuple[str, str]]], renamed: Mapping[str, Mapping[str, str]]
+    panels: Mapping[str, Mapping[str, tuple[str, str]]],
+    renamed: Mapping[str, Mapping[str, str]],
+    aliases: Mapping[str, str],
 ) -> type[TyperGroup]:
     """A group of lazy commands; see :class:`LazyCommand`.
 
     Args:
         panels: place and line of help of each command, by its name, by its panel.
         renamed: options that have another name now, by command.
+        aliases: earlier names of commands, each with the present one.
     """
 
     class LazyGroup(TyperGroup):
@@ -82,8 +87,12 @@ def lazy_group(
         def __init__(self, **settings: Any) -> None:
             super().__init__(**settings)
             for panel, commands in panels.items():
-                for name, (place, line) in commands.items():
-                    own = LazyCommand(name, place, line, panel=panel, renamed=renamed.get(name, {}))
-                    self.add_command(own, name)
+                for now, (place, line) in commands.items():
+                    for name in (now, *(old for old in aliases if aliases[old] == now)):
+                        own = LazyCommand(
+                            name, place, line, panel=panel, renamed=renamed.get(now, {}),
+                            hidden=name != now,
+                        )  # fmt: skip
+                        self.add_command(own, name)
 
     return LazyGroup

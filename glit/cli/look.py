@@ -47,11 +47,16 @@ def view_command(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port for --serve.")] = PORT,
     maps: MapsOption = None,
     image_root: ImageRootOption = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Of two datasets, print what differs as JSON.")
+    ] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write an HTML report of a dataset, a comparison or training runs. It needs no network.
+    """Write an HTML report of a dataset, a comparison or training runs; tell what differs between
+    two datasets.
 
-    For a dataset: how it was built, its numbers, every pair. For two datasets: their differences.
+    The page needs no network. For a dataset: how it was built, its numbers, every pair. For two
+    datasets: their differences; without -o these are printed, with exit code 1 if there are any.
     For training runs: loss terms and checkpoints; with --maps, where a model
     and the runs find sentences of their dataset. For the output of
     glit eval -o: recall curves, and queries that succeed and fail.
@@ -63,6 +68,12 @@ def view_command(
     from glit.view.page_file import report_html
     from glit.view.report import write_page, write_report
 
+    learns = is_run(dataset) or is_results(dataset)
+    if others and not (serve or output or where or maps or learns) and len(others) == 1:
+        _print_differences(dataset, others[0], as_json=as_json)
+        return
+    if as_json:
+        raise UserError("--json: prints what differs between two datasets: glit view A B --json")
     if serve == (output is not None):
         raise UserError("glit view: want either -o report.html, for one page, or --serve, for all")
     other = others[0] if others else None
@@ -70,7 +81,7 @@ def view_command(
         raise UserError("glit view A B: writes one page (-o), and takes no --where and no --serve")
     if maps and (serve or (other is not None and not is_run(dataset))):
         raise UserError("--maps MODEL: takes one dataset, or runs, and -o")
-    if is_run(dataset) or is_results(dataset):
+    if learns:
         if serve or where or (image_root and not maps):
             raise UserError(f"{dataset}: no dataset, so it takes no --serve, --where, --image-root")
         with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as told:
@@ -101,6 +112,39 @@ def view_command(
     megabytes = page.stat().st_size / 1e6
     print(f"{len(data['samples'])} of {len(opened)} samples, {megabytes:.1f} MB: ", end="")
     print(page.resolve().as_uri())
+
+
+def _print_differences(dataset: str, other: str, *, as_json: bool) -> None:
+    """Print what differs between two datasets; exit with 1 if anything does."""
+    found = api.diff(dataset, other)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        for key, (first, second) in found["settings"].items():
+            alone = "first" if second is None else "second"
+            is_table = "." not in key
+            told = f"only in the {alone}" if is_table else f"{first} | {second}"
+            print(visible(f"{key}: {told}"))
+        images = found["images"]
+        print(
+            f"{images['both']} images in both, {images['only_a']} in the first alone, "
+            f"{images['only_b']} in the second alone"
+        )
+        kinds = {kind: number for kind, number in found["sentences"].items() if number}
+        told = ", ".join(f"{number} {_KINDS[kind]}" for kind, number in kinds.items())
+        print(f"sentences of {found['compared']} images: {told or 'none'}")
+    if not found["same"]:
+        raise typer.Exit(1)
+
+
+_KINDS = {
+    "same": "with the same region",
+    "other": "with another",
+    "only_a": "with one in the first alone",
+    "only_b": "with one in the second alone",
+    "neither": "without a region in both",
+    "reworded": "not in both",
+}
 
 
 def _maps(models: list[str], dataset: str, image_root: str, told: Any) -> Any:

@@ -63,8 +63,8 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "Look at it": {
         "view": (
             "glit.cli.look:view_command",
-            "Write an HTML report of a dataset, a comparison or training runs. It needs no "
-            "network.",
+            "Write an HTML report of a dataset, a comparison or training runs; tell what differs "
+            "between two datasets.",
         ),
         "explain": (
             "glit.cli.look:explain_command",
@@ -81,11 +81,6 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "verify": (
             "glit.cli.inspect:verify_command",
             "Check every promise of the data format. Prints one line per breach and exits 1.",
-        ),
-        "diff": (
-            "glit.cli.curate:diff_command",
-            "Tell what differs between two datasets; exit code 1 if anything does. glit view "
-            "shows it.",
         ),
     },
     "Change it": {
@@ -106,14 +101,9 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
             "glit.cli.curate:merge_command",
             "Write the samples of several datasets as one. A repeated image is taken once.",
         ),
-        "references": (
-            "glit.cli.curate:references_command",
-            "Fingerprint your test images, to keep them out of training data. Lists unusable "
-            "files.",
-        ),
         "overlap": (
             "glit.cli.curate:overlap_command",
-            "List images of a dataset that are in a list or resemble one; exit code 1 if any are.",
+            "Find a dataset's images that resemble one of a test set; exit code 1 if any do.",
         ),
     },
     "Share it": {
@@ -170,9 +160,11 @@ RENAMED: dict[str, dict[str, str]] = {
     "bench": {"--images": "--num", "--together": "--neighbours"},
 }
 """The options of commands that have another name now; the old one is taken, with a warning."""
+ALIASES = {"diff": "view", "references": "overlap"}
+"""Earlier names of commands, which ``glit --help`` does not list."""
 app = typer.Typer(
     name="glit",
-    cls=lazy_group(PANELS, RENAMED),
+    cls=lazy_group(PANELS, RENAMED, ALIASES),
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     pretty_exceptions_enable=False,

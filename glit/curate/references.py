@@ -182,7 +182,7 @@ def open_list(wanted: Wanted, progress: StageProgress, *, model: str = "") -> Re
     for name, reason in written.unusable.items():
         raise InputError(
             f"{wanted.images}: {len(written.unusable)} of its files cannot be compared (first: "
-            f"{name}: {reason}); write the list without them with 'glit references'"
+            f"{name}: {reason}); write the list without them with 'glit overlap'"
         )
     return ReferenceList(data, wanted.images)
 

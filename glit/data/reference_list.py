@@ -94,7 +94,7 @@ class ReferenceList:
     """Images that are not wanted, to compare others with.
 
     Args:
-        data: of a file that ``glit references`` wrote.
+        data: of a file that ``glit overlap`` wrote.
         path: the file's, for messages.
 
     Raises:
@@ -111,7 +111,7 @@ class ReferenceList:
         plain = table.select([name for name in table.column_names if name != "embedding"])
         if not plain.schema.equals(_SCHEMA) or any(each.null_count for each in plain.columns):
             raise InputError(
-                f"{path}: no list of references; make one of images with 'glit references IMAGES "
+                f"{path}: no list of references; make one of images with 'glit overlap IMAGES "
                 "-o LIST.parquet'"
             )
         self._names: list[str] = table["name"].to_pylist()
@@ -189,7 +189,7 @@ class ReferenceList:
         """
         if self._embeddings is None:
             raise InputError(
-                f"{self.path}: has no embeddings to compare; write it anew with 'glit references "
+                f"{self.path}: has no embeddings to compare; write it anew with 'glit overlap "
                 f"IMAGES -o LIST.parquet --model {name}'"
             )
         if self.model_sha256 != sha256:

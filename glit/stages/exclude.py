@@ -42,10 +42,10 @@ class ExcludeConfig(RecipeTable):
     picture re-encoded, resized, recoloured, turned, mirrored, cropped to 80 %, or cropped so in
     the list."""
     lists: tuple[str, ...] = ()
-    """Files that ``glit references`` wrote, paths or addresses that all workers can read."""
+    """Files that ``glit overlap`` wrote, paths or addresses that all workers can read."""
     model: str = added("")
     """Also drop images whose embedding by this model resembles one of the lists', which were
-    written with ``glit references --model``: a name in manifests/weights.toml, a hub id, or a
+    written with ``glit overlap --model``: a name in manifests/weights.toml, a hub id, or a
     folder. Empty compares no embeddings."""
     revision: str = added("main")
     """Hub revision of the model."""
@@ -66,7 +66,7 @@ class ExcludeConfig(RecipeTable):
         )
         require_value(
             bool(self.lists) or not self.enabled,
-            "[exclude] lists: found none, want files that 'glit references' wrote",
+            "[exclude] lists: found none, want files that 'glit overlap' wrote",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from typing import Any
@@ -90,7 +91,8 @@ def test_the_version(run_glit):
 def test_the_help_names_every_command_with_a_line(run_glit):
     group: Any = typer.main.get_command(app)
     shown = run_glit("--help").output
-    for name, command in group.commands.items():
+    listed = {name: each for name, each in group.commands.items() if not each.hidden}
+    for name, command in listed.items():
         assert f" {name} " in shown and command.help, name
 
 
@@ -178,3 +180,11 @@ def test_short_options_and_completion(run_glit):
         [program], capture_output=True, text=True, check=True, env={**os.environ, **asked}
     )
     assert done.stdout.split() == ["--serve"]
+
+
+def test_earlier_names_of_commands_are_not_listed_and_work(run_glit):
+    listed = run_glit("--help").output
+    for old, now in (("diff", "view"), ("references", "overlap")):
+        assert f" {now} " in listed and f" {old} " not in listed
+        old_help, new_help = (run_glit(name, "--help").output for name in (old, now))
+        assert re.findall(r"--[a-z-]+", old_help) == re.findall(r"--[a-z-]+", new_help) != []

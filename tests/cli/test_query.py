@@ -91,6 +91,8 @@ def test_what_cannot_be_written(built, run_glit, tmp_path):
         (["-o", tmp_path / "rows.txt"], "ends in .csv, .json or .parquet"),
         (["-o", tmp_path], "it is a folder"),
         (["-o", "/proc/nothing/rows.csv"], "cannot write there"),
+        (["--format", "table", "-o", tmp_path / "rows.csv"], "but table is asked for"),
+        (["--json", "--format", "csv"], "contradict each other"),
     ]:
         done = run_glit("query", built, "select 1 as a", *words)
         assert done.code == 2 and said in done.errors and done.errors.count("\n") == 1

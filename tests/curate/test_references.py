@@ -217,8 +217,16 @@ def docci(scenes, tmp_path):
 def test_images_of_annotations(plain, docci, tmp_path, run_glit):
     annotations, images = docci
     listed, page = tmp_path / "docci.parquet", tmp_path / "page.html"
-    done = run_glit("references", annotations, "-o", str(listed), "--images", str(images))
-    assert done.code == 0 and "2 images" in done.output
+    for name in ("references", "overlap"):  # references is the earlier name
+        done = run_glit(name, annotations, "-o", str(listed), "--images", str(images))
+        assert done.code == 0 and "2 images" in done.output
+    for words, said in [
+        ([annotations], "want either"),
+        ([annotations, str(listed), "-o", str(listed)], "want either"),
+        ([annotations, "-o", str(listed), "--cosine", "0.9"], "leave out --cosine"),
+    ]:
+        done = run_glit("overlap", *words)
+        assert done.code == 2 and said in done.errors and done.errors.count("\n") == 1
     for references in (listed, annotations):
         found = api.overlap(plain, references, page=page, images=images)
         assert [(each.source_path, each.found.name) for each in found] == [

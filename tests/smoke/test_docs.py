@@ -313,8 +313,8 @@ def test_what_holds_a_line_of_security_is_there():
 def test_the_readme_names_every_command():
     group: Any = typer.main.get_command(app)
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    missing = [name for name in group.commands if not re.search(rf"`(glit )?{name}\b", text)]
-    assert not missing
+    listed = [name for name, command in group.commands.items() if not command.hidden]
+    assert [name for name in listed if not re.search(rf"`(glit )?{name}\b", text)] == []
 
 
 def test_links_between_pages_lead_somewhere():

@@ -1,4 +1,4 @@
-"""``glit diff``: what differs between two datasets."""
+"""``glit view A B``: what differs between two datasets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_a_dataset_and_itself(built, run_glit):
     assert found["same"] and found["settings"] == {}
     assert found["images"] == {"only_a": 0, "only_b": 0, "both": 24}
     assert found["sentences"]["same"] > 0 and found["sentences"]["other"] == 0
-    assert run_glit("diff", built, built).code == 0
+    assert run_glit("view", built, built).code == 0
 
 
 def test_other_images_settings_and_regions(built, tmp_path, run_glit):
@@ -27,10 +27,13 @@ def test_other_images_settings_and_regions(built, tmp_path, run_glit):
     assert found["settings"]["pair.rule"] == list(rules)
     assert found["sentences"]["only_a"] > 0  # LISM leaves sentences to the whole image
 
-    done = run_glit("diff", built, tmp_path / "other")
+    done = run_glit("view", built, tmp_path / "other")
     assert done.code == 1 and f"pair.rule: {rules[0]} | lism\n" in done.output
     assert "10 images in both, 14 in the first alone, 0 in the second alone" in done.output
-    assert json.loads(run_glit("diff", built, tmp_path / "other", "--json").output) == found
+    for name in ("view", "diff"):  # diff is the earlier name
+        assert json.loads(run_glit(name, built, tmp_path / "other", "--json").output) == found
+    refused = run_glit("view", built, "--json")
+    assert refused.code == 2 and "glit view A B --json" in refused.errors
 
 
 def test_a_stage_that_only_one_has(scenes, tmp_path, run_glit):
@@ -43,7 +46,7 @@ def test_a_stage_that_only_one_has(scenes, tmp_path, run_glit):
     assert list(found["settings"]) == ["quality"] and found["settings"]["quality"][0] is None
     assert (
         "quality: only in the second\n"
-        in run_glit("diff", tmp_path / "plain", tmp_path / "measured").output
+        in run_glit("view", tmp_path / "plain", tmp_path / "measured").output
     )
 
 

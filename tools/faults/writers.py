@@ -42,7 +42,7 @@ WRITERS: dict[str, str] = {
     "export to goal": "export a --to goal -o OUT",
     "export to lance": "export a --to lance -o OUT",
     "import": "import annotations.json --format coco --images s/images -o OUT.jsonl",
-    "references": "references s/images -o OUT.parquet",
+    "references": "overlap s/images -o OUT.parquet",
     "view": "view a -o OUT.html",
     "train": "train a -o OUT -r mini --set train.epochs=1 --set train.batch_size=4",
 }
