@@ -594,18 +594,23 @@ def merge(
 def apply_corrections(
     dataset: PathLike,
     output: PathLike,
-    corrections: Sequence[PathLike],
+    corrections: Sequence[PathLike] = (),
     *,
+    judged: PathLike | None = None,
+    verdicts: Sequence[PathLike] = (),
     matcher: str = "",
     image_root: PathLike = "",
     progress: StageProgress | None = None,
 ) -> Applied:
-    """Write a finished dataset with the corrections that people made on its page.
+    """Write a finished dataset with people's corrections, or a model's proved repairs.
 
     Args:
         dataset: the dataset that was corrected.
         output: a folder that does not exist yet.
         corrections: files of ``glit pairs correct``; of a sample in several the last file's count.
+        judged: the file of :func:`judge`: the pairs that the model names in place of those it calls
+            wrong are taken. A person's correction of a sample goes first.
+        verdicts: of people on these repairs; they must prove a claim on ``repairs``.
         matcher: name or folder of the dataset's matcher, if its recipe's name does not find it.
         image_root: the ingested folder, for a dataset that stores images by path.
         progress: counts the images.
@@ -614,12 +619,18 @@ def apply_corrections(
         GlitError: with a one-line reason. Nothing is written.
     """
     from glit.curate.correct import apply_corrections as write
+    from glit.errors import UserError
     from glit.runtime.progress import null_progress
     from glit.storage.outputs import local_folder
 
     folder, opened = local_folder(output), open_dataset(dataset, image_root=image_root)
-    files = [Path(file) for file in corrections]
-    return write(opened, folder, files, progress or null_progress(), matcher=matcher)
+    files, proofs = ([Path(file) for file in each] for each in (corrections, verdicts))
+    if not files and judged is None:
+        raise UserError("nothing to apply: want corrections, or judged with verdicts")
+    return write(
+        opened, folder, files, progress or null_progress(), matcher=matcher,
+        judged=None if judged is None else Path(judged), verdicts=proofs,
+    )  # fmt: skip
 
 
 def references(
@@ -785,7 +796,8 @@ def certify(
         dataset: a finished one.
         verdicts: the file of verdicts, or those of several people. One that does not exist is
             written with the plan of the audit alone; ``glit pairs label`` then asks.
-        of: ``pairs``, ``sentences``, ``phrases`` or ``boxes``. Default: pairs.
+        of: ``pairs``, ``sentences``, ``phrases``, ``boxes``, or ``repairs``: the pairs that a model
+            names in place of those it calls wrong. Default: pairs.
         where: a condition in SQL for the samples. Default: all.
         error: the greatest share of wrong items that is claimed. Default: 0.05.
         confidence: of the claim. Default: 0.95.

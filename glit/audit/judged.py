@@ -72,6 +72,15 @@ class Judged:
         return ""
 
     @property
+    def repairs(self) -> dict[Name, int]:
+        """By each pair that is called wrong, the region that is named in its place."""
+        return {
+            name: each.right_region
+            for name, each in self.of.items()
+            if each.verdict == "wrong" and each.right_region is not None
+        }
+
+    @property
     def consistency(self) -> float | None:
         """The share of repeated questions that got the same verdict; None without any."""
         both = [name for name in self.again if name in self.of]

@@ -21,13 +21,15 @@ from glit.plain import MisfitError, limited
 _FILE = lines.FileFormat(
     name="glit-audit", version=1, largest=1 << 28, what="the record of an audit"
 )
-Kind = Literal["pairs", "sentences", "phrases", "boxes"]
+Kind = Literal["pairs", "sentences", "phrases", "boxes", "repairs"]
+"""What is judged; ``repairs`` are pairs that a model names in place of those it calls wrong."""
 KINDS: tuple[str, ...] = get_args(Kind)
 PARTS: Mapping[str, tuple[str, ...]] = {
     "pairs": ("sentence", "region"),
     "sentences": ("sentence",),
     "phrases": ("phrase", "region"),
     "boxes": ("region",),
+    "repairs": ("sentence", "region"),
 }
 """What names an item of a sample, by kind."""
 AuditVerdict = Literal["right", "wrong", "none", "false", "unsure"]

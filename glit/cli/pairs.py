@@ -60,6 +60,10 @@ def label_command(
         bool,
         typer.Option(help="Of an audit, show the items on which people disagree, and settle them."),
     ] = False,
+    judged: Annotated[
+        Path | None,
+        typer.Option("--judged", help="Of an audit of repairs, the opinions that propose them."),
+    ] = None,
     port: PortOption = 0,
 ) -> None:
     """Show pairs in a browser on this machine and record your verdicts. Ctrl-C ends it.
@@ -74,8 +78,9 @@ def label_command(
 
     opened = Dataset(dataset)
     if is_audit(verdicts):
-        audit = AuditQuestions(opened, verdicts, by=by.strip() or _login(), settle=settle)
-        after = f"see what they prove: {_certify_again(dataset, verdicts)}"
+        name = by.strip() or _login()
+        audit = AuditQuestions(opened, verdicts, by=name, judged=judged, settle=settle)
+        after = f"see what they prove: {_command('certify', dataset, verdicts, judged)}"
         _serve(LabelSite(audit), port, what=audit.what, after=after)
         return
     if settle:
@@ -194,7 +199,7 @@ def certify_command(
     ],
     of: Annotated[
         str | None,
-        typer.Option("--of", help="pairs (default), sentences, phrases or boxes."),
+        typer.Option("--of", help="pairs (default), sentences, phrases, boxes, or repairs."),
     ] = None,
     where: Annotated[
         str | None,
@@ -260,14 +265,15 @@ def certify_command(
     if as_json:
         print(json.dumps(as_plain(found)))
         return
-    for line in _outcome_lines(found, dataset, verdicts[0], output):
+    for line in _outcome_lines(found, dataset, verdicts[0], judged, output):
         print(visible(line))
 
 
 def _outcome_lines(
-    found: Outcome, dataset: str, verdicts: Path, output: Path | None
+    found: Outcome, dataset: str, verdicts: Path, judged: Path | None, output: Path | None
 ) -> Iterator[str]:
     plan, claim = found.plan, found.plan.claim
+    shown = judged if claim.of == "repairs" else None  # others are shown without opinions
     if found.is_new:
         known = (
             f"; about {plan.expected} are enough if the dataset's probabilities are true"
@@ -275,9 +281,7 @@ def _outcome_lines(
             else ""
         )
         yield f"{verdicts}: plan to judge {plan.verdicts} of {plan.items:,} {claim.of}{known}"
-        yield "judge them: " + shlex.join(
-            ["glit", "pairs", "label", dataset, "--verdicts", str(verdicts)]
-        )
+        yield f"judge them: {_command('label', dataset, verdicts, shown)}"
         return
     yield f"{found.judged} judged, {found.wrong} wrong, by {', '.join(found.people) or 'nobody'}"
     if found.out_of_turn:
@@ -288,9 +292,8 @@ def _outcome_lines(
         kappa = "" if agreement.kappa is None else f" (Cohen's kappa {agreement.kappa:.2f})"
         yield f"{agreement.items} judged by two or more{kappa}, {disputed} of them disputed"
         if disputed:
-            yield "disputed ones count as wrong; settle them: " + shlex.join(
-                ["glit", "pairs", "label", dataset, "--verdicts", str(verdicts), "--settle"]
-            )
+            settle = f"{_command('label', dataset, verdicts, shown)} --settle"
+            yield f"disputed ones count as wrong; settle them: {settle}"
     if (made := found.certificate) is not None:
         yield f"proved: {made.claim}"
         yield (
@@ -303,12 +306,16 @@ def _outcome_lines(
     if output is not None:
         check = shlex.join(["glit", "verify", str(output)])
         yield f"wrote {output}; {check} computes its certificate again"
+    elif made is not None and shown is not None:
+        yield f"take the repairs: {_command('apply', dataset, verdicts, judged)} -o NEW"
     elif made is not None:
-        yield f"write the dataset with its certificate: {_certify_again(dataset, verdicts)} -o NEW"
+        again = _command("certify", dataset, verdicts, judged)
+        yield f"write the dataset with its certificate: {again} -o NEW"
 
 
-def _certify_again(dataset: str, verdicts: Path) -> str:
-    return shlex.join(["glit", "pairs", "certify", dataset, "--verdicts", str(verdicts)])
+def _command(name: str, dataset: str, verdicts: Path, judged: Path | None = None) -> str:
+    opinions = [] if judged is None else ["--judged", str(judged)]
+    return shlex.join(["glit", "pairs", name, dataset, "--verdicts", str(verdicts), *opinions])
 
 
 @pairs_app.command("correct")
@@ -353,11 +360,19 @@ def _login() -> str:
 @pairs_app.command("apply")
 def apply_command(
     dataset: Annotated[str, typer.Argument(help="The dataset that was corrected.")],
-    corrections: Annotated[
-        list[Path],
-        typer.Option("--corrections", help="A file of glit pairs correct; repeatable."),
-    ],
     output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
+    corrections: Annotated[
+        list[Path] | None,
+        typer.Option("--corrections", help="A file of glit pairs correct; repeatable."),
+    ] = None,
+    judged: Annotated[
+        Path | None,
+        typer.Option("--judged", help="Opinions of glit pairs judge, whose repairs are taken."),
+    ] = None,
+    verdicts: Annotated[
+        list[Path] | None,
+        typer.Option("--verdicts", help="The audit that proves these repairs; repeatable."),
+    ] = None,
     matcher: Annotated[
         str,
         typer.Option("--matcher", help="The dataset's matcher, if its name does not find it."),
@@ -371,8 +386,8 @@ def apply_command(
 
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet or as_json) as progress:
         applied = api.apply_corrections(
-            dataset, output, corrections, matcher=matcher, image_root=image_root,
-            progress=progress,
+            dataset, output, corrections or [], judged=judged, verdicts=verdicts or [],
+            matcher=matcher, image_root=image_root, progress=progress,
         )  # fmt: skip
     for warning in applied.warnings:
         print(visible(warning), file=sys.stderr)

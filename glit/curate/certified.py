@@ -113,6 +113,8 @@ def certify(
         why_not = not_proved(items, record, finding)
         if output is not None:
             raise InputError(why_not)
+    elif output is not None and claim.of == "repairs":
+        raise InputError("-o: glit pairs apply --judged writes the dataset with its repairs")
     elif output is not None:
         made = write_certified(
             dataset, output, record, judged=said, processes=processes, report=report

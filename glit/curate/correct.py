@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.audit.judged import read_judged
+from glit.audit.record import read_audit
 from glit.curate.corrected_row import corrected_row, review
 from glit.curate.dataset_models import DatasetModels
 from glit.curate.rewrite import finish
@@ -32,6 +34,7 @@ from glit.data.schema import (
     further_columns,
     hf_feature,
 )
+from glit.dataset.certificate import certificate, find, items_of, not_proved
 from glit.dataset.columns import RowGroup
 from glit.dataset.manifest import (
     FileEntry,
@@ -81,8 +84,10 @@ def apply_corrections(
     progress: StageProgress,
     *,
     matcher: str = "",
+    judged: Path | None = None,
+    verdicts: Sequence[Path] = (),
 ) -> Applied:
-    """Apply a person's corrections to a dataset and write the result as a new one.
+    """Apply corrections to a dataset and write the result as a new one.
 
     Args:
         dataset: the one that was corrected, of the schema version of this glit.
@@ -90,10 +95,13 @@ def apply_corrections(
         corrections: files of ``glit pairs correct``; of a sample in several the last file's.
         progress: counts the rows.
         matcher: name or folder of the dataset's matcher, if its recipe's name does not find it.
+        judged: the opinions of a model; the pairs that it names in place of wrong ones are taken,
+            if few of them are proved to be wrong. A person's correction of a sample goes first.
+        verdicts: of people on these repairs, as ``glit pairs certify --of repairs`` plans them.
 
     Raises:
-        InputError: a line is not a correction or does not fit this dataset, or no sample would
-            be left.
+        InputError: it is not proved that the repairs are right; a line is not a correction or does
+            not fit this dataset, or no sample would be left.
         DatasetError: a file of the dataset is damaged.
     """
     if dataset.manifest.schema_version != SCHEMA_VERSION:
@@ -103,7 +111,9 @@ def apply_corrections(
     require_regions(dataset.manifest, dataset.path, wanted_by="glit pairs apply wants")
     with new_folder(output) as folder:
         source = source_of(dataset)
+        repairs, by_model = _repairs(dataset, judged, verdicts)
         lines, told, warnings = _read(dataset, corrections, source.manifest_sha256)
+        lines, told = repairs | lines, by_model + told
         writer = _Writer(dataset, lines, DatasetModels(dataset, matcher=matcher))
         progress.begin("correct", total=len(dataset), done=0, drops=False)
         (folder / "data").mkdir()
@@ -152,6 +162,47 @@ def _read(
         people = sorted({line.by for line in found})
         told.append({"sha256": digest, "lines": len(found), "by": people})
     return lines, told, warnings
+
+
+def _repairs(
+    dataset: Dataset, judged: Path | None, verdicts: Sequence[Path]
+) -> tuple[dict[str, Line], list[dict[str, Any]]]:
+    """The proved repairs of a model as corrections by sample, and what the manifest keeps of them.
+
+    Raises:
+        InputError: the verdicts prove no claim on these repairs.
+    """
+    if judged is None:
+        return {}, []
+    if not verdicts:
+        raise InputError(
+            f"{judged}: want --verdicts with people's verdicts on these repairs; glit pairs "
+            "certify --of repairs plans them"
+        )
+    said, record = read_judged(judged), read_audit(verdicts)
+    if record.plan.claim.of != "repairs":
+        raise InputError(f"{verdicts[0]}: its claim is of {record.plan.claim.of}, not of repairs")
+    items = items_of(dataset, record.plan.claim, judged=said)
+    finding = find(items, record)
+    if finding.proved is None:
+        raise InputError(f"{judged}: {not_proved(items, record, finding)}")
+    model = f"model:{said.judging.model}"
+    pairs: dict[str, dict[int, int | None]] = defaultdict(dict)
+    for (sample_id, (sentence, _)), region in said.repairs.items():
+        if items.find((sample_id, (sentence, region))) is not None:
+            pairs[sample_id][sentence] = region
+    lines = {
+        sample_id: Line(
+            dataset="", by=model, at="", sample_id=sample_id, did="pair",
+            state=State(pairs=own), where=str(judged),
+        )
+        for sample_id, own in pairs.items()
+    }  # fmt: skip
+    certified = certificate(items, record, finding)
+    told = {
+        "sha256": said.sha256, "lines": len(items), "by": [model], "certified": certified.claim
+    }  # fmt: skip
+    return lines, [told]
 
 
 class _Writer:

@@ -116,7 +116,8 @@ def items_of(
         claim: of ``pairs``: recommended ones; the probability is the calibration's. Of
             ``sentences``: with their support. Of ``phrases``: with their region; the probability is
             the grounder's score. Of ``boxes``: those that a model proposed and named; it is the
-            detector's score.
+            detector's score. Of ``repairs``: the pairs that the opinions name in place of those
+            that they call wrong.
         typical: mean uncertainty of the plan's items, if these are a part of them.
         judged: a model's opinions on all of them, which narrow the bounds.
 
@@ -136,7 +137,8 @@ def items_of(
             numbers = select(dataset, connection, where=where).numbers
         chosen[:] = False
         chosen[list(numbers)] = True
-    found = [each for each in _read(dataset, of) if len(each[0])]
+    read = _read(dataset, of) if of != "repairs" else _repairs(dataset, judged)
+    found = [each for each in read if len(each[0])]
     columns = [np.concatenate(each) for each in zip(*found, strict=True)] if found else []
     kept = chosen[columns[0]] if columns else np.zeros(0, bool)
     if not kept.any():
@@ -148,7 +150,9 @@ def items_of(
     key = _keys(prefix, first, second)
     population = Population(
         key=key, predicted=predicted, weight=weights(predicted, typical=typical),
-        control=predicted if judged is None else (predicted + _opinions(key, judged, of)) / 2,
+        control=predicted
+        if judged is None or of == "repairs"
+        else (predicted + _opinions(key, judged, of)) / 2,
     )  # fmt: skip
     if len(np.unique(population.key)) < len(population):
         raise DatasetError(f"{dataset.path}: a sample is there twice; run 'glit verify'")
@@ -170,6 +174,36 @@ def _read(dataset: Dataset, of: Kind) -> Iterator[tuple[np.ndarray, ...]]:
         first, second, row, probability = _flat(of, table, len(ids))
         yield start + row, prefix[row], first, second, probability
         start += len(ids)
+
+
+def _repairs(dataset: Dataset, judged: Judged | None) -> Iterator[tuple[np.ndarray, ...]]:
+    """The same of the pairs that a model names in place of those that it calls wrong.
+
+    Raises:
+        InputError: there are no opinions, or they are of other pairs.
+    """
+    if judged is None:
+        raise InputError("a claim on repairs wants the opinions of glit pairs judge: --judged")
+    said = judged.judging
+    own = None if said.of != "pairs" else items_of(dataset, Claim(of="pairs", where=said.where))
+    if own is None or own.sha256 != said.items_sha256:
+        raise InputError(f"{dataset.path}: the model judged {said.of} of another dataset")
+    ids = dataset.table(["sample_id"]).column("sample_id").to_pylist()
+    number = {sample_id: row for row, sample_id in enumerate(ids)}
+    found = [(number[i], i, s, r) for (i, (s, _)), r in judged.repairs.items() if i in number]
+    tables = (dataset.table(["regions"], row_group=n) for n in range(len(dataset.places)))
+    columns = [NestedColumn(table.column("regions")) for table in tables]
+    regions = np.concatenate([np.diff(column.start) for column in columns])
+    for row, _, sentence, region in found:
+        if region >= regions[row]:
+            raise InputError(f"sentence {sentence}: its sample has {regions[row]} regions")
+    yield (
+        np.array([row for row, *_ in found], np.int64),
+        np.array([int(sample_id[:16], 16) for _, sample_id, *_ in found], np.uint64),
+        np.array([sentence for *_, sentence, _ in found], np.int64),
+        np.array([region for *_, region in found], np.int64),
+        np.full(len(found), np.nan),
+    )
 
 
 def _flat(of: Kind, table: Any, rows: int) -> tuple[np.ndarray, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from glit.audit.judged import read_judged
 from glit.audit.record import (
     PARTS,
     AuditVerdict,
@@ -49,6 +50,7 @@ ANSWERS: dict[Kind, tuple[tuple[AuditVerdict, str], ...]] = {
     ),
 }
 """The verdicts that a person can choose from, in the words of the page."""
+ANSWERS["repairs"] = ANSWERS["pairs"]
 
 
 class AuditQuestions:
@@ -58,6 +60,7 @@ class AuditQuestions:
         dataset: the one that the plan was made for.
         file: the record of the audit.
         by: who judges.
+        judged: the opinions of a model, if the plan is of its repairs.
         settle: ask for the items on which people disagree.
 
     Raises:
@@ -70,12 +73,14 @@ class AuditQuestions:
         file: Path,
         *,
         by: str,
+        judged: Path | None = None,
         settle: bool = False,
     ) -> None:
         self._dataset, self._file, self._by, self._settle = dataset, file, by, settle
         self._record = read_audit([file])
         plan = self._record.plan
-        self._items = items_of(dataset, plan.claim)
+        said = None if judged is None else read_judged(judged)
+        self._items = items_of(dataset, plan.claim, judged=said)
         self._finding = find(self._items, self._record)
         self._lock = threading.Lock()
         order = self._items.population.order(

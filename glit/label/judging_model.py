@@ -43,6 +43,8 @@ def judge_with(
         claim = from_plain(Claim, {"of": of, "where": where})
     except MisfitError as error:
         raise InputError(f"a judge {error}") from error
+    if claim.of == "repairs":
+        raise InputError("a judge is asked about pairs, sentences, phrases or boxes")
     backend = CAPTIONERS[config.backend]
     items = items_of(dataset, claim)
     found = resolve(config.model, config.revision) if backend.needs_model else None

@@ -17,6 +17,7 @@ from glit.audit.judged import read_judged
 from glit.audit.record import Said, append, read_audit
 from glit.dataset.certificate import items_of
 from glit.errors import InputError, RecipeError, RunError
+from glit.label.audit_server import AuditQuestions
 
 
 class Witness(Server):
@@ -146,6 +147,71 @@ def test_answers_that_are_none_are_asked_again(built, tmp_path, dataset):
     assert len(read_judged(judged).of) == 12
     with pytest.raises(InputError, match="the model judged all but"):
         glit.certify(built, tmp_path / "v.jsonl", judged=judged)
+
+
+def test_repairs_are_taken_when_people_have_proved_them(built, dataset, tmp_path, run_glit):
+    judged, file, made = tmp_path / "judged.jsonl", tmp_path / "v.jsonl", tmp_path / "made"
+    wrong = set(texts(dataset)[::4])
+    with Witness(wrong) as server:
+        repairs = glit.judge(built, judged, settings=settings(server)).judged.repairs
+    assert len(repairs) > 8
+    take = ("pairs", "apply", built, "--judged", judged, "-o", made)
+    nobody = run_glit(*take)
+    assert nobody.code == 2 and "want --verdicts" in nobody.errors
+    claim = ("--of", "repairs", "--error", "0.4", "--confidence", "0.6", "--num", "4")
+    without = run_glit("pairs", "certify", built, "--verdicts", file, *claim)
+    assert without.code == 2 and "--judged" in without.errors and not file.exists()
+    certify = ("pairs", "certify", built, "--verdicts", file, "--judged", judged)
+    planned = run_glit(*certify, *claim)
+    assert f"plan to judge 4 of {len(repairs)} repairs" in planned.output
+    assert f"glit pairs label {built} --verdicts {file} --judged {judged}" in planned.output
+    early = run_glit(*take, "--verdicts", file)
+    assert early.code == 2 and "0 of 0 repairs judged" in early.errors and not made.exists()
+    questions = AuditQuestions(dataset, file, by="ann", judged=judged)
+    asked = questions.question(0)
+    (row,) = [row for row in dataset.rows(images=False) if row.source_path == asked["path"]]
+    (new,) = [
+        r for (sample, (s, _)), r in repairs.items()
+        if sample == row.sample_id and row.sentences[s].text == asked["sentence"]
+    ]  # fmt: skip
+    assert asked["of"] == "repairs" and asked["box"] == list(row.regions[new].box.xyxy)
+    for number in range(4):
+        questions.answer(number, "right")
+    told = run_glit(*certify)
+    assert f"glit pairs apply {built} --verdicts {file} --judged {judged} -o NEW" in told.output
+    assert run_glit(*certify, "-o", made).code == 2
+    done = run_glit(*take, "--verdicts", file)
+    assert done.code == 0, done.errors
+    changed = {
+        (after.sample_id, sentence): {p.sentence: p for p in after.pairs}[sentence].region
+        for after in glit.open_dataset(made).rows(images=False)
+        for sample, (sentence, _) in repairs
+        if sample == after.sample_id
+    }
+    assert changed == {(sample, s): region for (sample, (s, _)), region in repairs.items()}
+    assert [*glit.verify(made)] == []
+    (source,) = glit.open_dataset(made).manifest.corrections
+    (by_model,) = source.more["files"]
+    assert by_model["by"] == ["model:witness"] and "repairs" in by_model["certified"]
+    another = run_glit("pairs", "certify", made, "--verdicts", file, "--judged", judged)
+    assert another.code == 2 and "of another dataset" in another.errors
+
+
+def test_repairs_that_people_call_wrong_are_not_taken(built, dataset, tmp_path, run_glit):
+    judged, file, made = tmp_path / "judged.jsonl", tmp_path / "v.jsonl", tmp_path / "made"
+    with Witness(set(texts(dataset)[::4])) as server:
+        glit.judge(built, judged, settings=settings(server))
+    glit.certify(
+        built, file, of="repairs", error=0.4, confidence=0.6, num=4, judged=judged
+    )  # fmt: skip
+    questions = AuditQuestions(dataset, file, by="ann", judged=judged)
+    for number, verdict in enumerate(["wrong", "none", "wrong", "unsure"]):
+        questions.answer(number, verdict)
+    done = run_glit(
+        "pairs", "apply", built, "--judged", judged, "--verdicts", file, "-o", made
+    )  # fmt: skip
+    assert done.code == 2 and "4 of 4 repairs judged are wrong" in done.errors
+    assert not made.exists()
 
 
 def test_two_judges_do_not_write_into_one_file(built, dataset, tmp_path):
