@@ -193,7 +193,7 @@ def people_fields(manifest: Manifest) -> str:
         if recipe.has_regions
         else ["no-annotation"],
     }
-    if manifest.corrections:
+    if any(by_people(each) for each in manifest.corrections):
         fields["annotations_creators"].append("expert-generated")
     return "\n".join(f"{key}:\n" + "\n".join(f"- {v}" for v in own) for key, own in fields.items())
 
@@ -277,12 +277,24 @@ def origins(manifest: Manifest) -> list[str]:
             f"`{options}`."
         )
     for each in manifest.corrections:
+        who = "People looked at" if by_people(each) else "A model's repairs changed"
+        done = "corrected them" if by_people(each) else "people judged some of these"
         said.append(
-            f"People looked at {each.more.get('samples')} of the {each.rows} samples of "
-            f"{each.name} and corrected them ({corrected(each)}); `by_hand` and "
-            "`review` tell which."
+            f"{who} {each.more.get('samples')} of the {each.rows} samples of {each.name}, and "
+            f"{done} ({corrected(each)}); `by_hand` and `review` tell which."
         )
+        said += [
+            f"{', '.join(file['by'])} named regions in place of wrong ones: {file['certified']}."
+            for file in each.more.get("files", ())
+            if "certified" in file
+        ]
     return said
+
+
+def by_people(source: SourceDataset) -> bool:
+    """Return whether people's own corrections are among those that were applied."""
+    files = source.more.get("files", ())
+    return not files or any("certified" not in file for file in files)
 
 
 def corrected(source: SourceDataset) -> str:

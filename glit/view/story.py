@@ -6,7 +6,7 @@ from typing import Any
 
 import duckdb
 
-from glit.dataset.card import corrected, shown
+from glit.dataset.card import by_people, corrected, shown
 from glit.dataset.manifest import Manifest
 from glit.plain import as_plain
 from glit.stages import all_reasons, all_steps
@@ -46,7 +46,7 @@ def story(manifest: Manifest) -> dict[str, Any]:
         steps.append(_step("Pairs", f"rule {rule}", revision=calibrated))
     for each in manifest.corrections:
         how = f"{each.more.get('samples')} of {each.rows} samples: {corrected(each)}"
-        steps.append(_step("Corrected by hand", how))
+        steps.append(_step("Corrected by hand" if by_people(each) else "Repaired", how))
     for each in manifest.certificates:
         steps.append(
             _step("Certified", each.claim, revision=f"verdicts of {', '.join(each.judges)}")

@@ -193,6 +193,9 @@ def test_repairs_are_taken_when_people_have_proved_them(built, dataset, tmp_path
     (source,) = glit.open_dataset(made).manifest.corrections
     (by_model,) = source.more["files"]
     assert by_model["by"] == ["model:witness"] and "repairs" in by_model["certified"]
+    card = " ".join((made / "README.md").read_text().split())
+    assert "A model's repairs changed" in card and "People looked at" not in card
+    assert "model:witness named regions in place of wrong ones: at least 60 % of" in card
     another = run_glit("pairs", "certify", made, "--verdicts", file, "--judged", judged)
     assert another.code == 2 and "of another dataset" in another.errors
 
