@@ -91,6 +91,7 @@ def test_from_the_plan_to_a_certified_dataset(scenes, tmp_path, run_glit):
     assert made.joinpath("verdicts-pairs.jsonl").read_bytes().count(b"\n") == 151
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of the Hub's client
 def test_the_page_from_a_build_to_the_hub(scenes, tmp_path, run_glit, hub, monkeypatch):
     dataset, right = scenes
