@@ -280,7 +280,7 @@ def origins(manifest: Manifest) -> list[str]:
         who = "People looked at" if by_people(each) else "A model's repairs changed"
         done = "corrected them" if by_people(each) else "people judged some of these"
         said.append(
-            f"{who} {each.more.get('samples')} of the {each.rows} samples of {each.name}, and "
+            f"{who} {each.more.get('samples')} of the {each.rows} samples of {each.name} and "
             f"{done} ({corrected(each)}); `by_hand` and `review` tell which."
         )
         said += [
