@@ -209,7 +209,7 @@ class References:
 
 
 def _tells(means: UInt8[np.ndarray, "M 72"]) -> np.ndarray:
-    """Return whether enough neighbours differ by more than noise."""
+    """Return for each thumbnail whether enough neighbouring cells differ by more than noise."""
     cells = means.reshape(-1, _ROWS, _COLUMNS).astype(np.int16)
     across = np.abs(np.diff(cells, axis=2)) >= _LEAST_STEP
     return across.sum(axis=(1, 2)) >= _LEAST_STEPS

@@ -242,7 +242,7 @@ def plugin_title(recorded: Mapping[str, str]) -> str:
 
 
 def _kinds(manifest: Manifest) -> str:
-    """Return where the captions beside the long one are, if there are any."""
+    """Return a sentence about the captions beside the long one; empty if there are none."""
     if CAPTIONS[0] not in manifest.columns:
         return ""
     named = manifest.recipe.table(CaptionStage.name).get("kinds", ())

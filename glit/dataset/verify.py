@@ -386,14 +386,14 @@ def _score_breaches(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _pair_breaches(row: dict[str, Any], pairings: list[Pairing]) -> Iterator[str]:
-    """Return where the pairs are those of none of the rules; what breaks the first rule is told."""
+    """Yield how the pairs break the first rule, if they are those of none of the rules."""
     breaches = [list(_breaches_of(row, pairing)) for pairing in pairings]
     if all(breaches):
         yield from breaches[0]
 
 
 def _breaches_of(row: dict[str, Any], pairing: Pairing) -> Iterator[str]:
-    """Return where the pairs are not those that the rule makes of the scores, the best first."""
+    """Yield how the pairs differ from those that the rule makes of the scores."""
     number = len(row["sentences"])
     known = "image_similarity" in row
     scores = rows.scores(row, number)

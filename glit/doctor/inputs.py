@@ -118,7 +118,7 @@ def _printable(path: str) -> str:
 
 
 def _room_there(output: str) -> Finding:
-    """Return whether objects can be written to an address; room is the store's business."""
+    """Return a finding: whether objects can be written to an address. Free space is not checked."""
     probe = f"doctor-{uuid.uuid4().hex}"
     try:
         store = Store(output)

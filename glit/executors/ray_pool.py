@@ -212,8 +212,10 @@ class Pool:
             slot.heard_at = time.monotonic()
 
     def try_suspect(self) -> bool:
-        """Return where nothing else is left, do one of the units that killed two workers, alone;
-        whether there was one. Returns when it is done."""
+        """Do one of the units that killed two workers, alone, if nothing else is left.
+
+        Return whether there was one, when it is done.
+        """
         started = [slot for slot in self._slots if slot.opening is None]
         if self._ready or not self._suspects or any(s.given for s in self._slots) or not started:
             return False

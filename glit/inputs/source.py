@@ -186,8 +186,7 @@ def has_at_most(source: Source, most: int) -> bool:
 
 
 def _own_folders(files: Store, work: Store) -> tuple[str, ...]:
-    """Return where below the images a dataset keeps what it is made of, as paths of files begin
-    there."""
+    """Return the folders below the images in which a dataset keeps its own files."""
     root, own = files.full(""), work.full("")
     if files.is_local != work.is_local:
         return ()

@@ -67,8 +67,8 @@ def scan(file: Any, size: int) -> Iterator[Member]:
 
 
 def _after_zeros(file: Any, start: int) -> int:
-    """Return where something stands after the zero blocks that end an archive, as where two
-    archives were put into one file; -1 if nothing does."""
+    """Return the offset of what follows the zero blocks that end an archive, in bytes; -1 for
+    nothing. Two archives put into one file have something there."""
     file.seek(start)
     while piece := file.read(_PIECE):
         if kept := piece.lstrip(b"\0"):

@@ -86,7 +86,7 @@ def read_table(store: Store, name: str, columns: Sequence[str] | None = None) ->
 
 
 def _unread(store: Store, name: str, error: OSError) -> DamagedTableError | RunError:
-    """Return what a failed read means."""
+    """Return the error for a table that could not be read: a damaged table, or a failed store."""
     if error.errno == errno.EIO and store.is_local:  # the disk itself cannot
         return DamagedTableError(store.root, name, first_line(error))
     return RunError(f"{store.root}/{name}: cannot be read ({first_line(error)})")

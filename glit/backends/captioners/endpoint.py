@@ -159,7 +159,7 @@ class EndpointCaptioner(ContinuousBase):
         )
 
     def _answers_otherwise(self, image: Pixels | None) -> bool:
-        """Return whether the server answers about a grey image, or to two words."""
+        """Return whether the server answers about a grey image, or, without one, to two words."""
         body = self._body(None if image is None else _GREY, 0, 0.0)
         if image is None:
             body["messages"] = [{"role": "user", "content": "Say yes."}]

@@ -292,9 +292,11 @@ def engine_arguments(config: WriterConfig, model: Resolved) -> dict[str, Any]:
 
 
 def _caches(config: Any) -> dict[str, Any]:
-    """Return where every image is asked about once, no cache; where captions of several kinds are
-    written, that of prepared images, and that of prefixes for the models for which vLLM turns it
-    on."""
+    """Return the settings of vLLM's caches: none if every image is asked about once.
+
+    If captions of several kinds are written, that of prepared images is on, and that of prefixes
+    for the models for which vLLM turns it on.
+    """
     if len(getattr(config, "kinds", ())) > 1:
         return {"mm_processor_cache_gb": _PREPARED_GB}
     return {"mm_processor_cache_gb": 0, "enable_prefix_caching": False}

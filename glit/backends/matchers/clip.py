@@ -170,8 +170,10 @@ def own_scale(model: Resolved | None) -> float | None:
 
 
 def reading(model: Resolved | None) -> dict[str, Any]:
-    """Return how a checkpoint's images and texts are read, if otherwise than earlier versions did:
-    part of fingerprints. ``squeezed`` is said of SigLIP's and of most runs of glit train."""
+    """Return the preprocessing that earlier versions did differently, for fingerprints.
+
+    ``squeezed`` is said of SigLIP's and of most runs of glit train.
+    """
     if model is None:
         return {}
     from glit.clip.image_processor import newly_followed, read_preprocessing, says_preprocessing
