@@ -1,7 +1,7 @@
 """Build the sdist, the wheel from it, install that without extras, and use it there.
 
-The index must accept both. What needs no extra must work, also in an environment that uv makes for
-one command.
+The index must accept both, and the mini models' wheel, which is installed last. What needs no
+extra must work, also in an environment that uv makes for one command.
 
 Every command runs with every option: it must either work or name in one line the extra that it
 needs. A stack trace, or any other end, is a fault.
@@ -22,6 +22,9 @@ from tools.command_lines import DATASET, command_lines, filled
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "manifests" / "constraints.txt"
+MINI = ROOT / "glit" / "mini"
+LARGEST_WHEEL = 15_000_000
+LOCK = "mini.lock.json"
 SEED = 2_000_000
 TWINE = "twine==7.0.0"
 _UV_RUN: list[object] = [sys.executable, "-m", "uv", "tool", "run", "--quiet"]
@@ -33,8 +36,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         _run(sys.executable, "-m", "build", "--outdir", here, ROOT)
-        (wheel,), (sdist,) = here.glob("*.whl"), here.glob("*.tar.gz")
-        _run(*_UV_RUN, TWINE, "check", "--strict", wheel, sdist)
+        _run(sys.executable, "-m", "build", "--wheel", "--outdir", here / "mini", MINI)
+        (wheel,), (sdist,), (mini,) = (
+            here.glob(files) for files in ("*.whl", "*.tar.gz", "mini/*.whl")
+        )
+        if wheel.stat().st_size > LARGEST_WHEEL:
+            sys.exit(f"{wheel.name} has {wheel.stat().st_size} bytes; want {LARGEST_WHEEL}")
+        _run(*_UV_RUN, TWINE, "check", "--strict", wheel, sdist, mini)
         venv.create(here / "clean", with_pip=False)
         python = here / "clean" / "bin" / "python"
         _run(sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python,
@@ -44,7 +52,7 @@ def main() -> None:
         _use_without_extras([*_UV_RUN, "--constraints", CONSTRAINTS, "--from", wheel, "glit"],
                             here / "for-one-command")  # fmt: skip
         _run(glit, "--help", cwd=here)
-        _run(glit, "lock", "mini", cwd=here)
+        _run(sys.executable, "-m", "glit", "lock", "mini", cwd=here)
         _run(glit, "scenes", "-o", here / "scenes", "-n", "3", "--seed", SEED, cwd=here)
         _run(sys.executable, "-m", "glit", "build", here / "scenes" / "images",
              "-o", here / "dataset", "-r", "mini", "--executor", "local",
@@ -60,6 +68,11 @@ def main() -> None:
             text = json.dumps({"regions": [{"box": [0, 0, 64, 64]}]})
             (here / "scenes" / "images" / f"{n:06d}.json").write_text(text)
         working, refused = _use(python, here)
+        _run(sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python,
+             "--no-deps", mini)  # fmt: skip
+        _run(glit, "lock", "mini", cwd=here / "mini")
+        if (here / "mini" / LOCK).read_bytes() != (here / LOCK).read_bytes():
+            sys.exit("the mini models of the wheel are not those of the checkout")
         print(
             f"{wheel.name}, {wheel.stat().st_size / 1e6:.0f} MB: builds and installs without "
             f"extras; {working} command lines work, "

@@ -131,6 +131,7 @@ def resolve(name: str, revision: str = "main", *, random_weights: bool = False) 
         random_weights: accept a folder with a configuration only.
 
     Raises:
+        MissingExtraError: a mini model that the wheel leaves out.
         MissingModelError: nothing found.
         WeightsError: the folder is incomplete, or the file is not the published one.
     """
@@ -152,7 +153,11 @@ def _locate(name: str, revision: str) -> tuple[WeightsEntry, Path | None, str]:
     downloaded or read."""
     entry = _entry(name)
     if entry.mini:
-        return entry, mini_model(entry.mini), entry.revision
+        if not (folder := mini_model(entry.mini)).is_dir():
+            raise MissingExtraError(MissingPackage(
+                package="glit_mini", extra="mini", needed_for=f"the model {name}"
+            ))  # fmt: skip
+        return entry, folder, entry.revision
     given = os.path.expanduser(name)
     if os.path.exists(given):
         path = Path(given).resolve()

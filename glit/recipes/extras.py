@@ -18,6 +18,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "phrases": ("textblob",),
     "superpixels": ("skimage",),
     "lance": ("lance",),
+    "mini": ("glit_mini",),
     "heif": ("pillow_heif",),
     "lora": ("peft",),
     "s3": ("s3fs",),

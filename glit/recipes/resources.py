@@ -6,6 +6,8 @@ inside the package. Both are found here and nowhere else.
 
 from __future__ import annotations
 
+import importlib.util
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -45,10 +47,22 @@ def builtin_calibrations() -> dict[str, Path]:
 
 
 def mini_model(name: str) -> Path:
-    """Folder of one of the mini models: matcher, clip, proposer, segmenter, captioner."""
-    return PACKAGE / "mini" / name
+    """Folder of one of the mini models: matcher, clip, grounder, proposer, segmenter, captioner.
+
+    A checkout has all of them; the wheel has the matcher, and the extra ``mini`` brings the others.
+    The folder need not exist.
+    """
+    folders = [folder / name for folder in _mini_folders()]
+    return next((folder for folder in folders if folder.is_dir()), folders[0])
 
 
 def is_mini_folder(path: Path) -> bool:
     """Return whether a folder is that of a mini model."""
-    return path.parent == mini_model("")
+    return path.parent in _mini_folders()
+
+
+@cache
+def _mini_folders() -> list[Path]:
+    extra = importlib.util.find_spec("glit_mini")
+    installed = extra.submodule_search_locations if extra is not None else None
+    return [PACKAGE / "mini", *(Path(folder) for folder in installed or ())]

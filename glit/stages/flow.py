@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from glit.data.schema import DATASET_SCHEMA, Columns
 from glit.errors import RecipeError
+from glit.models.weights import is_here, is_mini
 from glit.stages.base import Stage, Step, TableStep
 from glit.stages.plan import Recipe
 
@@ -54,6 +55,9 @@ class Flow:
         found: dict[str, str] = {}
         for step in self.steps:
             found = {**step.extras(recipe), **found}
+        for name, _ in self.models(recipe).values():
+            if is_mini(name) and not is_here(name):
+                found.setdefault("mini", f"the model {name}")
         return found
 
     def models(self, recipe: Recipe) -> dict[str, tuple[str, str]]:

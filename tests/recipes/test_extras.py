@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -15,7 +16,9 @@ from glit.cli import main as command_line
 from glit.errors import MissingExtraError
 from glit.executors import choice
 from glit.installation import DISTRIBUTION, install_command
+from glit.models.weights import resolve
 from glit.planning.recipe import load_recipe
+from glit.recipes import resources
 from glit.recipes.extras import MODULES, extra_with, require, require_all
 from glit.stages import flow
 
@@ -48,6 +51,7 @@ def test_every_extra_is_known_with_modules_that_it_brings():
         ]
         brought = {re.match("[a-z0-9-]+", word)[0] for line in listed for word in line.split()}
         named = {
+            "glit_mini": "glit-datasets-mini",
             "lance": "pylance",
             "skimage": "scikit-image",
         }  # modules of another name than their package
@@ -91,6 +95,24 @@ def test_a_build_names_rays_extra_with_those_of_its_recipe(
         assert done.code == 2 and done.errors.count("\n") == 1 and named in done.errors
         assert done.errors.endswith(f"install all with: {install_command('yolo', 'ray')}\n")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_mini_model_that_the_wheel_leaves_out_is_named_with_other_extras(
+    hide, monkeypatch, tmp_path, run_glit
+):
+    folder = Path(shutil.copytree(resources.mini_model("matcher"), tmp_path / "mini" / "matcher"))
+    monkeypatch.setattr(resources, "_mini_folders", lambda: [folder.parent])
+    hide("nltk")
+    recipe = load_recipe("mini", overrides=["split.splitter=punkt"])
+    with pytest.raises(MissingExtraError) as caught:
+        plan_of(recipe)
+    assert {each.extra for each in caught.value.missing} == {"mini", "punkt"}
+    assert resolve("mini-matcher").path == folder and resolve("mini-matcher").is_mini
+    with pytest.raises(MissingExtraError, match="the model mini-clip needs"):
+        resolve("mini-clip")
+    done = run_glit("lock", "mini")
+    assert done.code == 2 and done.errors.count("\n") == 1
+    assert install_command("mini") in done.errors
 
 
 def test_the_extra_of_a_module():
