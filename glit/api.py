@@ -372,8 +372,9 @@ def push(
 ) -> Pushed:
     """Upload a finished dataset to the Hugging Face Hub. Call it again to resume.
 
-    Every file of the folder is uploaded but the work folder and hidden files. The access token is
-    that of ``huggingface_hub``: HF_TOKEN, or a login.
+    Every file of the folder is uploaded but the work folder and hidden files. The uploaded card
+    shows three pictures with their boxes, and its licence stands in ``croissant.json`` too. The
+    access token is that of ``huggingface_hub``: HF_TOKEN, or a login.
 
     Args:
         dataset: the folder of a finished dataset.
@@ -391,8 +392,16 @@ def push(
     from glit.dataset.push import push as upload
     from glit.runtime.progress import null_progress
 
+    def pictures() -> Mapping[str, bytes]:
+        from glit.exporters.preview import card_pictures
+
+        opened = open_dataset(dataset)
+        return card_pictures(opened) if opened.manifest.recipe.has_regions else {}
+
     told = progress or null_progress()
-    return upload(os.fspath(dataset), repository, told, private=private, licence=licence)
+    return upload(
+        os.fspath(dataset), repository, told, private=private, licence=licence, pictures=pictures
+    )
 
 
 def verify(dataset: PathLike) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -52,6 +52,11 @@ _BEST_PAIR = """\
 best = sample["pairs"][0]
 print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["region"]])"""
 _CAPTION = 'print(sample["caption"])'
+
+
+def shown_pictures(pictures: Iterable[str]) -> str:
+    """The Markdown that shows pictures with their boxes, by their paths."""
+    return "\n".join(f"![A picture with its boxes and their numbers]({path})" for path in pictures)
 
 
 def dataset_card(manifest: Manifest, figures: Statistics, caution: str = "") -> str:

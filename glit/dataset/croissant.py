@@ -5,6 +5,7 @@ Made from the manifest alone. What only the owner of the images knows says "To b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from glit.data.schema import (
 )
 from glit.dataset.card import origins, plugin_title
 from glit.dataset.manifest import Manifest, RecordedRecipe
+from glit.errors import InputError, first_line
 from glit.stages import all_steps
 from glit.stages.pack import Pack
 from glit.storage.store import to_json
@@ -140,9 +142,38 @@ def croissant(manifest: Manifest, *, name: str) -> bytes:
             "distribution": [*_files(manifest), _data_files()],
             "recordSet": [_samples(manifest), _left_out("drops"), _left_out("duplicates")],
             **_provenance(manifest),
+            **_usage(manifest),
             **_responsible(manifest),
         }
     )
+
+
+def licensed(content: bytes, licence: str) -> bytes:
+    """The content of ``croissant.json`` with a licence, or the address of one.
+
+    Raises:
+        InputError: it is no JSON object.
+    """
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise InputError(f"{CROISSANT}: not JSON ({first_line(error)})") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{CROISSANT}: no JSON object")
+    return to_json({**found, "license": licence})
+
+
+def _usage(manifest: Manifest) -> dict[str, Any]:
+    """The models whose terms hold for what they made."""
+    works = [
+        {
+            "@type": "sc:CreativeWork",
+            "name": f"{role}: {model.name}",
+            "license": model.licence or "unknown",
+        }
+        for role, model in sorted(manifest.models.items())
+    ]
+    return {"usageInfo": works} if works else {}
 
 
 def _files(manifest: Manifest) -> Iterator[dict[str, Any]]:

@@ -10,13 +10,14 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from glit.data.data_files import series_of_file
-from glit.dataset.card import LICENCE_WARNING
+from glit.dataset.card import LICENCE_WARNING, shown_pictures
+from glit.dataset.croissant import CROISSANT, licensed
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.dataset.verify import check_files
 from glit.errors import (
@@ -32,7 +33,7 @@ from glit.runtime.progress import StageProgress
 from glit.storage.hub import endpoint, hub_fault, is_offline, quiet_client
 from glit.storage.store import TEMPORARY_MARK, Store
 
-_CARD = "README.md"
+_CARD, _PICTURES = "README.md", "](pictures/"
 _FILES_A_COMMIT = 200
 _FILES_AT_ONCE = 5
 _SIGNED = re.compile(r"\?\S+")
@@ -55,22 +56,39 @@ class Pushed:
 
 
 def push(
-    dataset: str, repository: str, told: StageProgress, *, private: bool = False, licence: str = ""
+    dataset: str,
+    repository: str,
+    told: StageProgress,
+    *,
+    private: bool = False,
+    licence: str = "",
+    pictures: Callable[[], Mapping[str, bytes]] = dict,
 ) -> Pushed:
-    """Upload what is missing of a finished dataset; see :func:`glit.api.push`."""
+    """Upload what is missing of a finished dataset; see :func:`glit.api.push`.
+
+    Args:
+        dataset: see there; so are ``repository``, ``told``, ``private`` and ``licence``.
+        pictures: gives the pictures that the card shows, by their path in the repository; asked
+            once the dataset has been checked, unless the card shows some already.
+    """
     api = _open_hub(repository)
     if "://" in dataset:
         raise UserError(f"{dataset}: an address; want the folder of a finished dataset")
     folder = Store(dataset)
     manifest = read_manifest(folder)
     files = _files_of(Path(folder.full("")), manifest.files)
-    card = _card(Path(folder.full(_CARD)), licence)
+    card, named = _card(Path(folder.full(_CARD)), licence)
     told.begin("files", total=len(manifest.files), done=0, drops=False)
     for breach in check_files(folder, manifest, told):
         raise DatasetError(f"{dataset}: not uploaded, as it is damaged: {breach}")
     own = (_CARD, MANIFEST)  # first, which says whose the rest is, and last
     rest = {name: file for name, file in files.items() if name not in own}
-    files = {_CARD: card, **rest, MANIFEST: folder.read(MANIFEST)}
+    if _PICTURES not in card:
+        drawn = pictures()
+        card, rest = _with_pictures(card, drawn), {**rest, **drawn}
+    if CROISSANT in rest:
+        rest[CROISSANT] = licensed(folder.read(CROISSANT), named)
+    files = {_CARD: card.encode(), **rest, MANIFEST: folder.read(MANIFEST)}
     where = f"hf://datasets/{repository}"
     with _hub_errors(where), _no_progress_bars():
         is_private = _make_repository(api, repository, private=private)
@@ -150,8 +168,8 @@ def _files_of(root: Path, checked: Container[str]) -> dict[str, Path | bytes]:
     return dict(sorted(found.items(), key=lambda each: not each[0].startswith("data/")))
 
 
-def _card(path: Path, licence: str) -> bytes:
-    """The card with its licence.
+def _card(path: Path, licence: str) -> tuple[str, str]:
+    """The card with its licence, and the name or address of that.
 
     Raises:
         InputError: there is no card, or no licence.
@@ -172,14 +190,14 @@ def _card(path: Path, licence: str) -> bytes:
         if not _LICENCE.fullmatch(licence) or licence == "unknown":
             raise UserError(f"--license {licence}: no licence of the Hub; want one as cc-by-4.0")
         if data.get("license") == licence:
-            return text.encode()
+            return text, licence
         opening, dashes, rest = text.partition("---\n")
         header, end, body = rest.partition("\n---\n")
         if opening.strip("\ufeff") or not dashes or not end:
             raise InputError(f"{path}: no YAML header that could hold --license {licence}")
         header = _LICENCE_LINES.sub("", header + "\n")
         body = body.replace(LICENCE_WARNING + "\n\n", "")
-        return f"---\nlicense: {licence}\n{header.rstrip()}{end}{body}".encode()
+        return f"---\nlicense: {licence}\n{header.rstrip()}{end}{body}", licence
     if data.get("license") == "other" and not (
         data.get("license_name") or data.get("license_link")
     ):
@@ -190,7 +208,17 @@ def _card(path: Path, licence: str) -> bytes:
         raise InputError(
             f"{path}: names no licence; write it there (license: cc-by-4.0), or add --license"
         )
-    return text.encode()
+    named = data["license"]
+    if named == "other":
+        named = data.get("license_link") or data["license_name"]
+    return text, ", ".join(named) if isinstance(named, list) else str(named)
+
+
+def _with_pictures(card: str, pictures: Iterable[str]) -> str:
+    """A card with pictures before its first heading of the second level; else at its end."""
+    above, heading, below = card.partition("\n## ")
+    lines = shown_pictures(pictures)
+    return f"{above}\n{lines}\n{heading}{below}" if lines else card
 
 
 def _make_repository(api: Any, repository: str, *, private: bool) -> bool:

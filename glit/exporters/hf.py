@@ -28,7 +28,7 @@ from glit.dataset.row import captions_of
 from glit.dataset.statistics import narrowed_statistics
 from glit.exporters.hf_card import hub_card
 from glit.exporters.parts import NO_CATEGORY, category_of, local_of, write_tables, xywh
-from glit.exporters.preview import numbered, with_boxes
+from glit.exporters.preview import card_pictures, numbered, previewed, with_boxes
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
@@ -72,8 +72,6 @@ _SCHEMA = pa.schema(
 )
 
 
-_MOST_PREVIEWED = 100
-_MOST_PICTURES = 3
 _PREVIEW_FEATURES: dict[str, Any] = {
     "image": {"_type": "Image"},
     "caption": {"dtype": "string", "_type": "Value"},
@@ -105,41 +103,23 @@ def export_hf(dataset: Dataset, folder: Path, report: Report) -> None:
     for name in ("data", "preview", "pictures"):
         (folder / name).mkdir()
     written = write_tables(_rows(dataset, names, report), schema, folder / "data", "train")
-    chosen = (dataset[number] for number in _previewed(dataset))
+    chosen = (dataset[number] for number in previewed(dataset))
     rows = ({"image": {"bytes": with_boxes(row), "path": None}, "caption": row.caption.text,
              "sentences": numbered(row), "image_id": row.sample_id} for row in chosen)  # fmt: skip
     write_tables(rows, _PREVIEW_SCHEMA, folder / "preview", "train")
-    pictures = _pictures(dataset, folder / "pictures")
+    pictures = card_pictures(dataset)
+    for name, data in pictures.items():
+        (folder / name).write_bytes(data)
     card = hub_card(
         dataset,
         files={path.name: path.stat().st_size for path in written},
         features=features,
         preview_features=_PREVIEW_FEATURES,
-        pictures=[f"pictures/{name}" for name in pictures],
-        previewed=min(len(dataset), _MOST_PREVIEWED),
+        pictures=list(pictures),
+        previewed=len(previewed(dataset)),
         figures=figures_section(narrowed_statistics(dataset)),
     )
     (folder / "README.md").write_text(card, encoding="utf-8")
-
-
-def _previewed(dataset: Dataset) -> list[int]:
-    """Numbers of rows from all over the dataset, the same for the same dataset."""
-    num = min(len(dataset), _MOST_PREVIEWED)
-    return [number * len(dataset) // num for number in range(num)]
-
-
-def _pictures(dataset: Dataset, folder: Path) -> list[str]:
-    """Three pictures for the page: those of the preview with the most regions in pairs."""
-
-    def regions(number: int) -> int:  # a row keeps its whole row group in memory
-        return len({local.pair.region for local in local_of(dataset[number])})
-
-    most = sorted(_previewed(dataset), key=regions, reverse=True)
-    names = []
-    for place, number in enumerate(most[:_MOST_PICTURES], start=1):
-        names.append(f"{place}.jpg")
-        (folder / names[-1]).write_bytes(with_boxes(dataset[number]))
-    return names
 
 
 def _labels(dataset: Dataset) -> list[str]:

@@ -12,6 +12,7 @@ from glit.dataset.card import (
     limits,
     paragraph,
     people_fields,
+    shown_pictures,
     size_category,
     yaml_features,
 )
@@ -45,7 +46,6 @@ def hub_card(
     """
     manifest = dataset.manifest
     size = sum(files.values())
-    shown = "\n".join(f"![A picture with its boxes and their numbers]({path})" for path in pictures)
     return f"""---
 license: unknown
 pretty_name: Images with region-grounded long captions
@@ -90,7 +90,7 @@ dataset_info:
 
 {figures}
 
-{shown}
+{shown_pictures(pictures)}
 
 {
         paragraph(

@@ -7,13 +7,41 @@ from typing import TYPE_CHECKING
 
 from PIL import Image, ImageDraw, ImageFont
 
+from glit.exporters.parts import local_of
+
 if TYPE_CHECKING:
+    from glit.dataset.reader import Dataset
     from glit.dataset.row import Row
 
 MAX_SIDE = 640
 """Pixels of the longer side."""
 _COLOURS = ("#1d5fd1", "#b4500b", "#147a42", "#b3256e", "#6d3fc4", "#0b7285", "#c02626", "#6b6a00")
 _QUALITY = 85
+_MOST_PREVIEWED = 100
+_MOST_PICTURES = 3
+
+
+def previewed(dataset: Dataset) -> list[int]:
+    """Numbers of rows from all over the dataset, the same for the same dataset."""
+    num = min(len(dataset), _MOST_PREVIEWED)
+    return [number * len(dataset) // num for number in range(num)]
+
+
+def card_pictures(dataset: Dataset) -> dict[str, bytes]:
+    """Three pictures for a card, by path: those previewed with the most regions in pairs.
+
+    Raises:
+        ImageError: an image is damaged.
+    """
+
+    def regions(number: int) -> int:  # a row keeps its whole row group in memory
+        return len({local.pair.region for local in local_of(dataset[number])})
+
+    most = sorted(previewed(dataset), key=regions, reverse=True)[:_MOST_PICTURES]
+    return {
+        f"pictures/{place}.jpg": with_boxes(dataset[number])
+        for place, number in enumerate(most, start=1)
+    }
 
 
 def with_boxes(row: Row) -> bytes:

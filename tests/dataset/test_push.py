@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import sys
@@ -9,15 +10,16 @@ from pathlib import Path
 
 import pytest
 from building import tiny, tiny_clip
+from PIL import Image
 from small_hub import TOKEN, Repository
 
 import glit
 from glit.dataset import push as module
-from glit.dataset.card import LICENCE_WARNING
+from glit.dataset.card import LICENCE_WARNING, shown_pictures
 from glit.dataset.query import query
 from glit.errors import InputError, StorageError, UserError
 from glit.installation import install_command
-from glit.storage.store import Store
+from glit.storage.store import Store, to_json
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of its client
 NAME, ADDRESS = "me/scenes", "hf://datasets/me/scenes"
@@ -44,18 +46,34 @@ def without_attributes(found: Repository) -> dict[str, bytes]:
     return {name: data for name, data in found.files.items() if name != ".gitattributes"}
 
 
+def take_pictures(there: dict[str, bytes]) -> list[bytes]:
+    """Take away what the uploaded card has and the folder's has not."""
+    pictures = [there.pop(f"pictures/{number}.jpg") for number in (1, 2, 3)]
+    card = there["README.md"].decode()
+    lines = shown_pictures(f"pictures/{number}.jpg" for number in (1, 2, 3))
+    assert card.count(lines) == 1 and card.index(lines) < card.index("\n## ")
+    there["README.md"] = card.replace(f"{lines}\n\n", "", 1).encode()
+    croissant = json.loads(there["croissant.json"])
+    assert croissant.pop("license") == "cc-by-4.0"
+    there["croissant.json"] = to_json(croissant)
+    return pictures
+
+
 def test_the_hub_gets_the_folders_bytes_once(hub, licensed, run_glit):
     done = run_glit("push", licensed, NAME)
     assert (done.code, done.output) == (
         0,
-        f"13 of 13 files uploaded: {hub.address}/datasets/{NAME} (public; glit reads {ADDRESS})\n",
+        f"16 of 16 files uploaded: {hub.address}/datasets/{NAME} (public; glit reads {ADDRESS})\n",
     ), done.errors
     there = hub.repositories[NAME]
-    assert without_attributes(there) == shipped(licensed)
+    files = without_attributes(there)
+    for picture in take_pictures(files):
+        assert Image.open(io.BytesIO(picture)).format == "JPEG"
+    assert files == shipped(licensed)
     assert there.private is False and len(there.commits) == 1
     assert TOKEN not in done.output + done.errors
     again = run_glit("push", licensed, NAME, "--quiet")
-    assert again.output.startswith("0 of 13 files uploaded") and not again.errors
+    assert again.output.startswith("0 of 16 files uploaded") and not again.errors
     assert len(there.commits) == 1
 
 
@@ -134,7 +152,9 @@ def test_a_cut_upload_goes_on_where_it_was(hub, licensed, run_glit):
         glit.open_dataset(ADDRESS)
     hub.uploads_left = None
     assert run_glit("push", licensed, NAME).code == 0
-    assert without_attributes(hub.repositories[NAME]) == shipped(licensed)
+    files = without_attributes(hub.repositories[NAME])
+    take_pictures(files)
+    assert files == shipped(licensed)
     assert len(hub.uploads) == len(set(hub.uploads)) > 10
 
 
@@ -142,7 +162,7 @@ def test_a_later_state_replaces_the_earlier(hub, licensed, monkeypatch):
     monkeypatch.setattr(module, "_FILES_A_COMMIT", 2)
     glit.push(licensed, NAME)
     repository = hub.repositories[NAME]
-    assert len(repository.commits) == 7
+    assert len(repository.commits) == 8
     manifest = json.loads(repository.files["manifest.json"])
     stale = "data/train-a0001-00000-of-00001.parquet"
     repository.files[stale] = b"of an addition"
@@ -191,7 +211,10 @@ def test_the_uploaded_card_names_the_licence(hub, built_copy, run_glit):
     assert card.startswith("---\nlicense: cc-by-4.0\npretty_name:")
     assert card.count("license:") == 1 and LICENCE_WARNING not in card
     assert (built_copy / "README.md").read_text() == before
-    assert card.partition("\n---\n")[2] in before.replace(LICENCE_WARNING + "\n\n", "")
+    lines = shown_pictures(f"pictures/{number}.jpg" for number in (1, 2, 3))
+    assert card.partition("\n---\n")[2].replace(f"{lines}\n\n", "") in before.replace(
+        LICENCE_WARNING + "\n\n", ""
+    )
 
 
 def test_a_licence_of_ones_own_has_a_name_and_a_link(tmp_path):
@@ -203,14 +226,15 @@ def test_a_licence_of_ones_own_has_a_name_and_a_link(tmp_path):
     card.write_text(
         "---\nlicense: other\nlicense_name: our-own\nlicense_link: LICENSE\n---\nHere.\n"
     )
-    assert b"our-own" in module._card(card, "")
+    text, named = module._card(card, "")
+    assert "our-own" in text and named == "LICENSE"
 
 
 def test_a_card_with_several_licences_or_none_to_change(tmp_path):
     card = tmp_path / "README.md"
     card.write_text("---\nlicense:\n- mit\n- unknown\ntags: []\n---\nlicense: here\n")
-    assert module._card(card, "").startswith(b"---\nlicense:\n- mit")
-    assert module._card(card, "mit") == b"---\nlicense: mit\ntags: []\n---\nlicense: here\n"
+    assert module._card(card, "")[0].startswith("---\nlicense:\n- mit")
+    assert module._card(card, "mit")[0] == "---\nlicense: mit\ntags: []\n---\nlicense: here\n"
     card.write_text("no header\n")
     for licence in ("", "mit"):
         with pytest.raises(InputError, match=str(card)):
