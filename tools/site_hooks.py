@@ -1,4 +1,4 @@
-"""The changelog on the site, and tables that can be read aloud: mkdocs calls this for every page."""
+"""What mkdocs calls for every page: the changelog, and tables that can be read aloud."""
 
 from __future__ import annotations
 
