@@ -79,6 +79,7 @@ def build(
     from glit.pipeline.build import build as run
     from glit.pipeline.status import build_words, shell_line
     from glit.planning.lock import lock_path, read_lock
+    from glit.planning.plan import find_models
     from glit.planning.recipe import load_recipe
     from glit.recipes.extras import require_all
     from glit.stages import flow
@@ -120,7 +121,9 @@ def build(
     )
     named = "--executor ray" if executor == "ray" else "Ray (--executor local does without it)"
     ray = {"ray": named} if chosen == "ray" else {}
-    require_all({**flow(recipe.tables).extras(recipe), **ray})
+    enabled = flow(recipe.tables)
+    require_all({**enabled.extras(recipe), **ray})
+    find_models(recipe.name, enabled.models(recipe), lock=request.lock)  # before Ray has started
     try:
         with _at_work(chosen, ray_address, progress, quiet=quiet) as (runner, shown):
             run(request, runner, shown)

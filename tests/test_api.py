@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import glit
+from glit.errors import WeightsError
 
 ADDRESSES = ["s3://bucket/x", Path("s3://bucket/x"), "gs:/bucket"]
 """The second is what a caller has who made a Path of the first."""
@@ -65,3 +66,13 @@ def test_names_that_are_none_are_refused(scenes, built, tmp_path):
     checkpoint: Any = "newest"
     with pytest.raises(glit.GlitError, match="checkpoint 'newest': wanted best or last"):
         glit.evaluate("retrieval", "mini-matcher", built, checkpoint=checkpoint)
+
+
+def test_a_missing_model_is_named_before_ray_starts(scenes, tmp_path, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("an executor was opened")
+
+    monkeypatch.setattr("glit.executors.open_executor", never)
+    with pytest.raises(WeightsError, match="its models are not on this machine"):
+        glit.build(scenes / "images", tmp_path / "out", recipe="laptop", executor="ray")
+    assert not (tmp_path / "out").exists()
