@@ -67,7 +67,7 @@ def _devices() -> Finding:
 
 
 def _gpu_ways() -> Iterator[Finding]:
-    """Return what was chosen for the first GPU, after trying it."""
+    """Yield the ways that were chosen for the first GPU, after trying it."""
     if importlib.util.find_spec("torch") is None or not _gpus_of_torch():
         return
     import torch
