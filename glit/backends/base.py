@@ -60,9 +60,9 @@ class Backend:
     """Memory of a worker in bytes, for libraries and activations; three times the size of the
     weights is added to it."""
     cpu_seconds: Callable[[Any, Resolved], float] | None = None
-    """Seconds per image on a CPU, by configuration and weights, of a model that takes many, one
-    image at a time. Builds on a CPU say so before they begin, show every image, and keep what a
-    chunk that is not finished has."""
+    """CPU seconds per image, by configuration and weights, of a model that takes many; they are
+    shared by the cores. Builds on a CPU say so before they begin, show every image, one at a time,
+    and keep what a chunk that is not finished has."""
     continuous: bool = False
     """Captioners: whether images are handed over one by one (``ContinuousCaptioner``) and two units
     of work at a time, so that an engine has the next images while the last of a unit are at work.
