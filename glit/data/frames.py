@@ -16,7 +16,7 @@ from jaxtyping import Bool
 
 XYXY = tuple[float, float, float, float]
 _ROUNDING_PX = 0.5
-"""Pixels by which a box may leave the image; published ones are rounded."""
+"""Pixels by which any box may leave the image; published ones are rounded."""
 TURNED = (5, 6, 7, 8)
 """EXIF orientations that swap width and height."""
 
