@@ -198,8 +198,8 @@ def _boxes(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, st
 
 
 def _masks(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
-    """Yield the first fault of a mask, one mask at a time; of rows that are known to have their
-    regions inside the image."""
+    """Yield the first mask with a fault; the rows are known to have their regions inside the
+    image."""
     if not (
         {"masks", "regions"} <= nested.keys() and {"width", "height"} <= set(table.schema.names)
     ):
@@ -261,7 +261,8 @@ def _numbers(nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
 
 
 def _infinite(found: _Lists, later: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """Yield infinite values of fields that may be missing or null, which is read as NaN."""
+    """Yield the first row with an infinite value of each field; fields may be missing or null,
+    which is read as NaN."""
     for field in later:
         if found.has(field):
             yield from found.first(np.isinf(found[field]), f"a {field} is infinite")
