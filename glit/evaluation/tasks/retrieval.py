@@ -80,7 +80,7 @@ def hit_ranks(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Way:
-    """A direction, ranked."""
+    """A direction of retrieval, with its ranks."""
 
     name: str
     by: str
