@@ -62,7 +62,7 @@ class Imported:
     phrases: bool = False
     """True if boxes have phrases."""
     folder: str = ""
-    """The folder of all their images."""
+    """The folder that holds all their images, for formats with boxes."""
 
 
 def regions_file(output: Path) -> Path:
