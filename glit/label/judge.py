@@ -31,7 +31,7 @@ from glit.text.thoughts import Keys, texts_in_json, without_thoughts
 
 _LETTERS, _NONE = "ABCD", "none"
 _AGAIN_ONE_IN = 20
-"""Every so many items, one is asked about twice."""
+"""Number of items, of which about one is asked about twice."""
 _AT_WORK = 64
 _SIDE = 672
 """Longest side of either picture, pixels."""
