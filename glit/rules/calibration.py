@@ -36,9 +36,9 @@ class Calibration:
     """The source of the scores: the identity of the matcher, and settings of ``[score]`` that are
     not the default."""
     pair: Logistic
-    """Regression for a sentence's best region."""
+    """Regression for the probability of a sentence's best region."""
     support: Logistic | None = None
-    """Regression for a sentence."""
+    """Regression for the support of a sentence."""
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
     """Pairs, right ones among them, and where they are from; for people."""
 
