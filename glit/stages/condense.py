@@ -119,7 +119,7 @@ class CondenseStage(Stage):
     def _tried(
         self, samples: Sequence[Sample], todo: Mapping[int, str], attempt: int
     ) -> dict[int, tuple[Outcome, str | None]]:
-        """Return the outcome of each sample by :meth:`_outcome`, by its number.
+        """Return the result of :meth:`_outcome` for each sample, by its number.
 
         Args:
             samples: all of them.

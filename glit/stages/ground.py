@@ -51,7 +51,7 @@ class GroundConfig(GrounderConfig):
     ``sam3``: SAM 3; ``ultralytics``: YOLOE or YOLO-World. ``file`` and ``provided``: no model; the
     files of these backends of ``propose`` give phrases and their boxes."""
     add_regions: bool = True
-    """True makes regions of boxes that are none yet; false only keeps phrases and regions that fit
+    """True makes regions of boxes that are none yet; false keeps only phrases and regions that fit
     together."""
     same_iou: float = limited(0.7, above=0, most=1)
     """A box that overlaps a region with this IoU or more is that region. A cell of the grid never
