@@ -36,7 +36,7 @@ BEFORE = ".before"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The tables of a build. Picklable; workers get a copy."""
+    """A build's work folder, images and plan. Picklable; workers get a copy."""
 
     store: Store
     """The work folder."""

@@ -66,7 +66,7 @@ _STRAY = """
     ANTI JOIN now ON now.path = texts.path
 """
 NOT_THERE = "-1:"
-"""The stamp of a file beside an image when there is none."""
+"""The stamp of a missing file beside an image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
