@@ -251,7 +251,7 @@ def _at_work(
 
 
 def status(dataset: PathLike) -> dict[str, Any]:
-    """Return what is done, pending and dropped, per stage.
+    """Return the progress of a dataset's build per stage: done, pending and dropped.
 
     Raises:
         UserError: neither a dataset nor a build in progress, or one of another version of glit.

@@ -191,7 +191,7 @@ class StorageError(RunError):
         self.where = where
         self.reason = reason
         self.keys = keys
-        """Whether the key is at fault."""
+        """True if the key is at fault."""
 
     def __reduce__(self) -> tuple:
         return _storage_error, (self.where, self.reason, self.keys)

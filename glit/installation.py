@@ -45,7 +45,8 @@ def checkout() -> Path | None:
 
 
 def other_program() -> str:
-    """One line about another distribution named glit in this environment; empty if there is none.
+    """Return a line about another distribution named glit in this environment; empty if there is
+    none.
 
     It has a package and a command of the same name, so one of the two overwrites the other.
     """

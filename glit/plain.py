@@ -24,7 +24,7 @@ LIMITS = "limits"
 """Key of a field's metadata: its :class:`Limits`, if it has some."""
 _UNKNOWN = "unknown"
 _MOST_KEYS = 8
-"""That a message names; a file may be nested without end."""
+"""Most keys that a message names; a file may be nested without end."""
 
 
 class MisfitError(ValueError):
@@ -54,7 +54,7 @@ class Limits:
     above: float = -math.inf
     below: float = math.inf
     also: float | None = None
-    """One more value, which turns the option off or leaves it to somebody else."""
+    """A further allowed value, which turns the option off or leaves it to somebody else."""
 
     def allow(self, value: float) -> bool:
         """Return whether a value is within these limits."""

@@ -15,7 +15,7 @@ _EVENLY = 0.8
 """The share of a weight that is the same for all items; the rest follows the uncertainty of the
 item's probability. So no verdict counts more than 1.25 times as much as in an even draw."""
 _BITS = 53
-"""Of a float's fraction."""
+"""Bits of a float's fraction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -20,7 +20,7 @@ _SAME = 0.98
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
-    """What is judged, and by which model."""
+    """The items that are judged, and the model that judges them."""
 
     of: Kind
     where: str = ""
@@ -33,16 +33,16 @@ class Judging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion(Said):
-    """What a model said of one item."""
+    """A model's verdict on one item."""
 
     letter: str = ""
-    """Of its answer; the order of the answers differs from item to item."""
+    """Letter of its answer; the order of the answers differs from item to item."""
     word: str = ""
     """The false word that it names."""
     right_region: int | None = None
     """The region that it names in place of the one asked about."""
     again: bool = False
-    """Whether it was asked for the second time, to see whether it says the same."""
+    """True if it was asked for the second time, to see whether it says the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,8 @@ _FILE = lines.FileFormat(
     name="glit-audit", version=1, largest=1 << 28, what="the record of an audit"
 )
 Kind = Literal["pairs", "sentences", "phrases", "boxes", "repairs"]
-"""What is judged; ``repairs`` are pairs that a model names in place of those it calls wrong."""
+"""The kind of items that are judged; ``repairs`` are pairs that a model names in place of those it
+calls wrong."""
 KINDS: tuple[str, ...] = get_args(Kind)
 PARTS: Mapping[str, tuple[str, ...]] = {
     "pairs": ("sentence", "region"),
@@ -31,7 +32,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "boxes": ("region",),
     "repairs": ("sentence", "region"),
 }
-"""What names an item of a sample, by kind."""
+"""Names of the numbers that identify an item of a sample, by kind."""
 AuditVerdict = Literal["right", "wrong", "none", "false", "unsure"]
 """``right``, or in which way it is not: see :data:`glit.label.verdicts.Verdict`; ``unsure`` if the
 person cannot tell."""
@@ -49,14 +50,14 @@ class Claim:
     error: float = limited(0.05, above=0, below=1)
     confidence: float = limited(0.95, least=0.5, below=1)
     part: Literal["all", "largest"] = "all"
-    """Whether it is of all items, or of the largest part, by probability, for which it is proved.
+    """Extent of the claim: all items, or the largest part, by probability, for which it is proved.
     """
     unsure: Literal["wrong", "right"] = "wrong"
-    """How verdicts ``unsure`` count."""
+    """The verdict that ``unsure`` counts as."""
     seed: int = limited(0, least=0, below=1 << 63)
-    """Of the draw."""
+    """Seed of the draw."""
     verdicts: int = limited(0, least=0)
-    """How many people are ready to give; 0 leaves it to glit."""
+    """Number of verdicts that people are ready to give; 0 leaves it to glit."""
 
     @property
     def alpha(self) -> float:
@@ -70,23 +71,23 @@ class AuditPlan:
 
     claim: Claim
     parts: tuple[Part, ...]
-    """Those that are tested, growing; one of everything if the claim is of all items."""
+    """The parts that are tested, growing; one with everything if the claim is of all items."""
     typical: float = limited(least=0, most=1)
     """Mean uncertainty of the items; see :func:`glit.audit.draw.weights`."""
     verdicts: int = limited(least=1)
-    """How many are planned."""
+    """Number of verdicts that are planned."""
     expected: int | None = limited(default=None, least=1)
     """After how many half of all audits end, if the probabilities are true."""
     items: int = limited(least=1)
     items_sha256: str
     """Identity of the items and their probabilities."""
     judged_sha256: str = ""
-    """Of the opinions that narrow the bounds; empty without any."""
+    """SHA-256 of the opinions that narrow the bounds; empty without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What one person said of one item."""
+    """A person's verdict on one item."""
 
     sample_id: str
     sentence: int | None = limited(None, least=0, below=_MOST_PLACES)
@@ -98,7 +99,7 @@ class Said:
     instead_of: AuditVerdict | None = None
     """The same person's verdict that this one replaces."""
     settles: bool = False
-    """Whether it settles a disagreement of two people, who both saw it."""
+    """True if it settles a disagreement of two people, who both saw it."""
 
     def name(self, of: Kind) -> tuple[str, tuple[int, ...]]:
         """The sample, and the item in it.
@@ -119,12 +120,12 @@ Name = tuple[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How far people agree on whether items are right."""
+    """The agreement of people on whether items are right."""
 
     items: int
     """Judged by two people or more."""
     disputed: tuple[Name, ...]
-    """Of those, the ones on which they disagree and that nobody settled."""
+    """The items of these on which they disagree and that nobody settled."""
     kappa: float | None
     """Cohen's, over all pairs of people on the same item, before disputes were settled; None
     without such an item."""
@@ -144,7 +145,7 @@ class Record:
     def __init__(self, plan: AuditPlan, said: Sequence[tuple[str, Said]]) -> None:
         self.plan = plan
         self.of: dict[Name, dict[str, Said]] = defaultdict(dict)
-        """Of every item the last verdict of every person."""
+        """The last verdict of every person, by item."""
         self._settled: dict[Name, Said] = {}
         for where, each in said:
             self.add(each, where)

@@ -41,8 +41,8 @@ class Backend:
     make: Callable[..., Any]
     """Constructs the backend, in a worker; all backends of a stage take the same arguments."""
     reads: Reads = "pixels"
-    """What it reads of a sample beside its record: decoded pixels, a text file beside the image,
-    or nothing."""
+    """The part of a sample that it reads beside its record: decoded pixels, a text file beside the
+    image, or nothing."""
     beside: str = ""
     """Suffix of that text file: with ``.txt``, NAME.txt is read beside NAME.jpg."""
     brings: Literal["", "captions", "regions"] = ""
@@ -53,16 +53,16 @@ class Backend:
     keeps_masks: bool = False
     """Proposers and grounders: whether they have masks, for ``keep_masks``."""
     needs_model: bool = True
-    """Whether ``config.model`` names weights that it loads."""
+    """True if ``config.model`` names weights that it loads."""
     auto_precision: Mapping[str, Precision] = field(default_factory=lambda: {"cuda": "bfloat16"})
     """The precision for ``precision = "auto"``, by device; float32 for devices not listed."""
     process_bytes: int = 1_200_000_000
     """Memory of a worker in bytes, for libraries and activations; three times the size of the
     weights is added to it."""
     cpu_seconds: Callable[[Any, Resolved], float] | None = None
-    """Of a model that takes many seconds an image on a CPU, one image at a time: how many, by its
-    configuration and weights. Builds on a CPU say so before they begin, show every image, and keep
-    what a chunk that is not finished has."""
+    """CPU seconds per image, by configuration and weights, of a model that takes many; they are
+    shared by the cores. Builds on a CPU say so before they begin, show every image, one at a time,
+    and keep what a chunk that is not finished has."""
     continuous: bool = False
     """Captioners: whether images are handed over one by one (``ContinuousCaptioner``) and two units
     of work at a time, so that an engine has the next images while the last of a unit are at work.
@@ -73,13 +73,14 @@ class Backend:
     """Memory on a GPU beside its weights, for batches at their defaults and CUDA itself: workers
     share a GPU if it has room for several. 0 where one worker wants the whole GPU."""
     gpus: Callable[[Any], int] = lambda config: 1
-    """How many GPUs a worker holds together, by its configuration."""
+    """Number of GPUs that a worker holds together, by its configuration."""
     on_server: bool = False
     """Captioners: whether another machine does the work."""
     longest_wait_s: Callable[[Any], float] = lambda config: 0.0
-    """How long it may wait for a server and still go on, in seconds, by its configuration."""
+    """Longest time in seconds that it may wait for a server and still go on, by its configuration.
+    """
     keeps_process: bool = True
-    """Whether its process can be used for other stages afterwards; False for engines that do not
+    """True if its process can be used for other stages afterwards; False for engines that do not
     free their memory or threads."""
     check: Callable[[Any, Resolved | None], None] | None = None
     """Raises a UserError for settings or weights that it cannot run with, before the first image

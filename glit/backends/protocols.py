@@ -58,11 +58,11 @@ class WriterConfig(ModelConfig):
     are alike in all backends; -1 takes what the model's generation_config.json says, or the
     server's own."""
     top_p: float = added(-1.0, above=0, most=1, also=-1)
-    """Where captions are sampled: from the fewest tokens that have this probability together."""
+    """For sampled captions: take tokens from the fewest that have this probability together."""
     top_k: int = added(-1, least=0, also=-1)
-    """Where captions are sampled: from so many of the most probable tokens; 0 from all."""
+    """For sampled captions: take tokens from so many of the most probable ones; 0 from all."""
     min_p: float = added(-1.0, least=0, most=1, also=-1)
-    """Where captions are sampled: from tokens at least this share as probable as the first."""
+    """For sampled captions: take tokens that are at least this share as probable as the first."""
     request: Fields = added(Fields())
     """Further fields of every request to ``endpoint``, as in ``request = {max_completion_tokens =
     400, max_tokens = ""}``; an empty text leaves out a field that glit sends. No keys: the manifest
@@ -110,9 +110,9 @@ class RawCaption:
 
     text: str
     cut: bool
-    """Whether generation stopped at ``max_tokens``."""
+    """True if generation stopped at ``max_tokens``."""
     tokens: tuple[Token, ...] | None = None
-    """What the text is made of, where the backend says how probable each token was."""
+    """The tokens of the text, where the backend says how probable each was."""
 
 
 class Captioner(Protocol):
@@ -125,7 +125,7 @@ class Captioner(Protocol):
     def caption(
         self, images: Sequence[Pixels], *, seeds: Sequence[int], temperature: float
     ) -> list[RawCaption]:
-        """One caption per image; a temperature of 0 is greedy and ignores the seeds."""
+        """Write one caption per image; a temperature of 0 is greedy and ignores the seeds."""
         ...
 
 
@@ -153,7 +153,7 @@ class CaptionLookup(Protocol):
     name: str
     """Goes into ``caption_source.model``."""
     strips: bool
-    """Whether whitespace around its captions goes."""
+    """True if it strips whitespace around its captions."""
 
     def find(
         self, paths: Sequence[str], read_text: ReadText
@@ -246,7 +246,8 @@ class GrounderConfig(ModelConfig):
     threshold: float = limited(0.3, least=0, most=1)
     """Detections below this score are ignored."""
     nms_iou: float = limited(0.5, least=0, most=1)
-    """Of two boxes of a phrase that overlap with more than this IoU the surer one stays."""
+    """Largest IoU of two boxes of a phrase that both stay; of two with more, the surer one stays.
+    """
     max_boxes: int = limited(5, least=1)
     """Most boxes of a phrase."""
     keep_masks: bool = added(False)

@@ -51,7 +51,7 @@ def write_report(folder: Path, name: str, values: Any, page: Page) -> list[Path]
 
 
 def kept(path: Path, measure: Callable[[], Any]) -> Any:
-    """Return what a JSON file holds; measured and written first if it is not there."""
+    """Return the content of a JSON file; measured and written first if it is not there."""
     if not path.is_file():
         write_json(path, measure())
     return json.loads(path.read_text(encoding="utf-8"))
@@ -75,7 +75,8 @@ def record(rows: Iterable[Row], path: Path) -> None:
 
 
 def recorded(path: Path) -> dict[str, Any]:
-    """Return what :func:`record` has written so far; nothing if there is no such file."""
+    """Return the rows and notes that :func:`record` has written so far; none if there is no such
+    file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -84,7 +85,7 @@ def recorded(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a process ended."""
+    """The end of a process."""
 
     code: int | None
     """Its exit code, below zero for a signal; None where its time was over."""
@@ -144,7 +145,7 @@ def run_command(
 
 
 def in_own_process(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function returns in a process that is started afresh and ends with it."""
+    """Return a function's result from a process that is started afresh and ends with it."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()
 
@@ -175,7 +176,7 @@ class ProcessWorker:
         self._made = self._pool.submit(_make, make, argument)
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Return what a method of the object returns.
+        """Call a method of the object and return its result.
 
         Raises:
             GlitError: it failed, or the process died.

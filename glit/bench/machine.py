@@ -46,7 +46,7 @@ def _cpu_name() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of Python, glit and what does the work."""
+    """Return the versions of Python, glit and the packages that do the work."""
     own = {"python": platform.python_version(), "glit": __version__}
     return own | installed_packages(_PACKAGES)
 

@@ -57,7 +57,7 @@ def build_scenes(
 
 
 def truths(ground_truth: Path) -> dict[str, Truth]:
-    """Return what the sentences of every scene tell of, by the scene's path."""
+    """Return each scene's boxes of the objects that its sentences describe, by the scene's path."""
     rows = pq.read_table(ground_truth, columns=["path", "sentences"]).to_pylist()
     return {
         row["path"]: {

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from glit.clip.embedder import Embedder
 
 ImageFit = Literal["resize", "centre-crop"]
-"""How an image is fitted into the model's square: squeezed, or its middle square cut out."""
+"""The fit of an image into the model's square: squeezed, or its middle square cut out."""
 
 
 def open_embedder(model: str, *, needed_for: str, **options: Any) -> Embedder:

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 NUM_HEADS = 8
-"""Of the paper's code; a width that does not divide by it gets fewer."""
+"""Heads in the paper's code; a width that does not divide by it gets fewer."""
 
 
 class AttentionPool(nn.Module):

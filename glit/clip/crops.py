@@ -24,7 +24,7 @@ from glit.images import Pixels
 MAX_ASPECT = 16
 """Longest crop that is resized, as a multiple of its shorter side; see :func:`_middle`."""
 MAX_SHRINKING = 40
-"""How many times its size a crop is shrunk on another device than a CPU. CUDA's kernel keeps its
+"""Largest factor by which a crop is shrunk on another device than a CPU. CUDA's kernel keeps its
 weights in 48 KiB and refuses more than about 47 times: a crop of 10,500 pixels at an input of 224,
 one of 3,000 at an input of 64."""
 

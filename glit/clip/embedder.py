@@ -39,21 +39,21 @@ class Embedder:
     """A CLIP model ready to embed. Embeddings that are not finite raise: NaN makes ranks wrong."""
 
     name: str
-    """As the user named it."""
+    """The model's name, as the user gave it."""
     checkpoint: str
     """The name of a run's checkpoint; empty for a model that is no run."""
     folder: Path
-    """Of its files."""
+    """Folder of its files."""
     encoder: ClipEncoder
     tokenizer: TextTokenizer
     preprocessing: Preprocessing
-    """How the model's images are resized and normalised."""
+    """Resizing and normalisation of the model's images."""
     context: int
     batch_size: int
     num_workers: int
     device: torch.device
     unmixed: bool = False
-    """Whether each patch attends to itself alone in the last layer, as ``fg-clip`` and
+    """True if each patch attends to itself alone in the last layer, as ``fg-clip`` and
     ``beta-clip`` train them (see :meth:`ClipEncoder.encode_images`)."""
     progress: StageProgress = field(default_factory=null_progress, repr=False, compare=False)
     """Told of texts and pictures, by batch."""
@@ -119,7 +119,7 @@ class Embedder:
 
     @property
     def width(self) -> int:
-        """Of an embedding."""
+        """Length of an embedding."""
         return self.encoder.width
 
     @property

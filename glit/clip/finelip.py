@@ -19,7 +19,7 @@ Refine = Literal["both", "image", "text", "none"]
 
 
 class FineLipTokens(nn.Module):
-    """One refinement for the patches and one for the words.
+    """The refinements of FineLIP: one for the patches and one for the words.
 
     Tokens enter it projected and not normalised, as in LAPS; words are a caption's tokens between
     start and end. A side that is not refined keeps all its tokens (the ablations of Table 3B).

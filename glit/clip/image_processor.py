@@ -52,7 +52,7 @@ class Preprocessing:
     """Per channel, on a scale of 0 to 1."""
 
     fit: ImageFit = "centre-crop"
-    """How the image becomes the model's square."""
+    """The fit of an image into the model's square."""
 
     mode: Literal["bicubic", "bilinear"] = "bicubic"
     """Interpolation that the model's processor resizes with; training resizes bicubically."""
@@ -101,9 +101,8 @@ def read_preprocessing(folder: Path, *, side: int = 0) -> Preprocessing:
 
 
 def newly_followed(folder: Path) -> dict[str, Any]:
-    """Return what fingerprints need to say of a folder's preprocessing: the values that earlier
-    versions of glit ignored. Empty for nearly every model.
-    """
+    """Return a folder's preprocessing, for fingerprints, if earlier versions of glit ignored some
+    of its values. Empty for nearly every model."""
     values = _read(folder)[1] or {}
     found, _ = _preprocessing(values)
     odd = not values.get("do_normalize", True) or found.shortest or _factor(values) != _FACTOR
@@ -133,7 +132,8 @@ def _read(folder: Path) -> tuple[Path, Mapping[str, Any] | None]:
 
 
 def _preprocessing(values: Mapping[str, Any]) -> tuple[Preprocessing, int]:
-    """Return what the keys say, and the side of the square that they give; 0 if they do not say.
+    """Return the preprocessing that the keys state, and the side of the square; 0 if they do not
+    state it.
 
     Raises:
         ValueError: names the key.
@@ -179,7 +179,7 @@ def _normalisation(values: Mapping[str, Any], mean: Three, siglip: bool) -> tupl
 
 
 def _factor(values: Mapping[str, Any]) -> float:
-    """Return what pixels are multiplied by before they are normalised."""
+    """Return the factor by which pixels are multiplied before they are normalised."""
     factor = values.get("rescale_factor", _FACTOR) if values.get("do_rescale", True) else 1.0
     if not isinstance(factor, int | float) or not 0 < factor < math.inf:
         raise ValueError(f"rescale_factor = {factor!r}: wanted a number above 0")

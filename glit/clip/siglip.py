@@ -120,7 +120,7 @@ class SiglipEncoder(ClipEncoder):
 
     @property
     def logit_bias(self) -> Float[Tensor, ""]:
-        """What is added to every logit of the sigmoid loss."""
+        """The bias that is added to every logit of the sigmoid loss."""
         made: Any = self.clip
         return made.logit_bias.reshape(())
 
@@ -199,7 +199,7 @@ class SiglipEncoder(ClipEncoder):
         return F.normalize(_after_attention(head, pooled_BKH).float(), dim=-1)
 
     def patch_features(self, patch: Float[Tensor, "... h"]) -> Float[Tensor, "... d"]:
-        """Return what the head makes of a patch that it attends to alone; not normalised."""
+        """Return the head's output for a patch that it attends to alone; not normalised."""
         head: Any = self.clip.vision_model.head
         attention, width = head.attention, patch.shape[-1]
         value = F.linear(
@@ -223,7 +223,7 @@ class NaflexEncoder(SiglipEncoder):
     """
 
     most_patches: int
-    """Of an image, as the model's image processor says."""
+    """Most patches of an image, as the model's image processor says."""
 
     def _sizes(self, model: Any) -> tuple[int, int]:
         return 0, int(model.config.vision_config.patch_size)

@@ -36,11 +36,11 @@ from glit.storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How far the audit of a dataset is."""
+    """The state of a dataset's audit."""
 
     plan: AuditPlan
     is_new: bool
-    """Whether the plan was made now."""
+    """True if the plan was made now."""
     judged: int
     """Items judged in turn."""
     wrong: int
@@ -49,7 +49,7 @@ class Outcome:
     people: tuple[str, ...]
     agreement: Agreement
     certificate: Certificate | None
-    """What is proved."""
+    """The certificate of what is proved; None while nothing is."""
     not_proved: str
     """Why the claim is not proved, or not of all items; empty if it is."""
 

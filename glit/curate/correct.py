@@ -68,9 +68,9 @@ class Applied:
     """Counts of the samples and items that ``apply_corrections`` changed."""
 
     samples: int
-    """How many samples were corrected or reviewed."""
+    """Number of samples that were corrected or reviewed."""
     dropped: int
-    """How many of them had no sentence or no region left, and were dropped."""
+    """Number of these that had no sentence or no region left, and were dropped."""
     counts: dict[str, int]
     """By a key of :data:`glit.label.corrections.KINDS`."""
     warnings: tuple[str, ...]
@@ -221,7 +221,7 @@ class _Writer:
         self.judged: list[Judged] = []
 
     def write(self, folder: Path, name: str, progress: StageProgress) -> FileEntry:
-        """One data file; what the manifest says of it."""
+        """Write one data file; return its entry in the manifest."""
         tokenizer = as_plain(self._dataset.manifest.tokenizer)
         schema = dataset_schema(tokenizer=tokenizer, further=self.further)
         number = 0
@@ -326,7 +326,8 @@ def _without(counts: CountsT, number: int) -> CountsT:
 def _new_fingerprints(
     fingerprints: Mapping[str, str], told: list[dict[str, Any]]
 ) -> dict[str, str]:
-    """Those of the steps whose results changed are of the corrections too."""
+    """Return the fingerprints; those of steps whose results changed depend on the corrections
+    too."""
     files = " ".join(each["sha256"] for each in told)
     return {
         step: hashlib.sha256(f"{value} {files}".encode()).hexdigest()[:12]

@@ -36,7 +36,7 @@ class DatasetModels:
 
     @property
     def from_files(self) -> bool:
-        """Whether pairs were read from files, without a matcher."""
+        """True if pairs were read from files, without a matcher."""
         backend = self._manifest.recipe.table("score").get("backend", "clip")
         return backend in MATCHERS and MATCHERS[backend].reads == "file"
 
@@ -121,7 +121,7 @@ class DatasetModels:
 
 
 class _Given(ImageSource):
-    """One image that is decoded already."""
+    """A source of one image that is decoded already."""
 
     def __init__(self, pixels: Pixels) -> None:
         self._pixels = pixels

@@ -113,7 +113,7 @@ def groups_alike(
 def _images(
     dataset: Dataset, numbers: Int64[np.ndarray, " N"], made: Callable[[Pixels], Out]
 ) -> Iterator[Out]:
-    """Return what is made of the image of each row, in order, by threads."""
+    """Yield the result of ``made`` for the image of each row, in order, by threads."""
     columns = ("sample_id", "source_path", "image")
     groups = RowGroupCache(dataset, capacity=2, columns=columns)
 

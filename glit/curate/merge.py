@@ -41,7 +41,8 @@ _KEPT = (
     "fingerprints", "models", "precision", "calibration", "prompt", "further_prompts", "counts",
     "packages", "packages_before", "additions", "retries", "selection", "corrections",
 )  # fmt: skip
-"""What the manifest keeps of every dataset, beside its recipe and what that was merged from."""
+"""Keys of every dataset that the manifest keeps, beside its recipe and what that was merged from.
+"""
 
 
 def merge(datasets: Sequence[Dataset], output: Path, progress: StageProgress) -> Manifest:
@@ -108,8 +109,8 @@ def _further(datasets: Sequence[Dataset]) -> Columns:
 
 
 def _values(dataset: Dataset, source: SourceDataset, further: Columns) -> dict[str, Any]:
-    """Return what rows have in the columns that their dataset lacks: nobody corrected them,
-    and images have one caption."""
+    """Return the values of rows in the columns that their dataset lacks: nobody corrected them, and
+    images have one caption."""
     origin = {
         "dataset": source.name,
         "recipe": dataset.manifest.recipe.name,
@@ -197,7 +198,7 @@ def _merged(datasets: Sequence[Dataset], sources: Sequence[SourceDataset]) -> Ma
 
 
 def _kept(manifest: Manifest, source: SourceDataset) -> MergedDataset:
-    """Return what the manifest keeps of a dataset."""
+    """Return the manifest's record of a dataset."""
     plain = manifest.as_dict()
     return MergedDataset(
         name=source.name,

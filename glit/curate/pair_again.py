@@ -163,7 +163,7 @@ def _pairing(manifest: Manifest, config: PairConfig) -> Pairing:
 
 
 def _fingerprints(manifest: Manifest, config: PairConfig, pairing: Pairing) -> dict[str, str]:
-    """Those that a build with these settings has."""
+    """Return the fingerprints that a build with these settings has."""
     found = dict(manifest.fingerprints)
     enabled = [step for step in all_steps() if step.name in manifest.recipe.tables]
     direct = make_flow(enabled).direct
@@ -179,8 +179,8 @@ def _fingerprints(manifest: Manifest, config: PairConfig, pairing: Pairing) -> d
 def _write_files(
     dataset: Dataset, folder: Path, pairing: Pairing, processes: int, report: Report
 ) -> dict[str, FileEntry]:
-    """Return what the manifest says of the files; of several processes' work each whole file is
-    told."""
+    """Write the files and return their entries in the manifest; several processes report each whole
+    file."""
     write = partial(_write_file, dataset.path, str(folder), pairing)
     number = min(processes, len(dataset.files))
     if number == 1:

@@ -72,14 +72,14 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Where the images of a list of references come from."""
+    """The source of the images of a list of references."""
 
     images: str
-    """What a build takes: a folder, a glob, a list, shards, at an address too; or the images of
-    annotations, as ``FORMAT:PATH`` (``docci:docci_descriptions.jsonlines``); or a file ``.sha256``
-    of hashes as ``sha256sum`` prints them."""
+    """An argument as a build takes it: a folder, a glob, a list, shards, at an address too; or the
+    images of annotations, as ``FORMAT:PATH`` (``docci:docci_descriptions.jsonlines``); or a file
+    ``.sha256`` of hashes as ``sha256sum`` prints them."""
     folder: str = ""
-    """Of the annotations' images; empty for where their format has them."""
+    """Folder of the annotations' images; empty for where their format has them."""
     split: str = ""
     """The part of the annotations; empty for their reader's own."""
 
@@ -96,7 +96,7 @@ class Wanted:
 
     @property
     def is_annotations(self) -> bool:
-        """Whether the images are those of annotations."""
+        """True if the images are those of annotations."""
         return bool(self._format)
 
     @property

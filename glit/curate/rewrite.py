@@ -58,7 +58,7 @@ class Rows:
 
     dataset: Dataset
     numbers: np.ndarray
-    """Of the rows, ascending."""
+    """Numbers of the rows, ascending."""
     further: Mapping[str, Any] = field(default_factory=dict)
     """Columns that the dataset does not have, and their value in all rows."""
 

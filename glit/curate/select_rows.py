@@ -85,7 +85,7 @@ class RowSelection:
             raise UserError(f"--split: the shares sum to {total:g}, want 1")
 
     def noted(self) -> dict[str, Any]:
-        """Return what the manifest keeps of it: the values that were given, and the seed."""
+        """Return the values that the manifest keeps of it: those that were given, and the seed."""
         values = dataclasses.asdict(self)
         given = {k: v for k, v in values.items() if v or (k == "near" and v is not None)}
         return {"seed": self.seed, **given}

@@ -34,7 +34,7 @@ class _Size:
     longest: int
     """Bytes of its longest value."""
     nested: bool
-    """Whether a row has several values."""
+    """True if a row has several values."""
 
 
 class BoundedParquet(pq.ParquetFile):
@@ -57,7 +57,7 @@ class BoundedParquet(pq.ParquetFile):
     def read_row_group(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, i: int, columns: Any = None, **options: Any
     ) -> pa.Table:
-        """As pyarrow's.
+        """Read a row group as pyarrow does.
 
         Raises:
             ValueError: it decodes to more than memory is to hold.
@@ -84,7 +84,7 @@ class BoundedParquet(pq.ParquetFile):
     def read(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, columns: Any = None, **options: Any
     ) -> pa.Table:
-        """As pyarrow's; raises ValueError as :meth:`read_row_group`."""
+        """Read the file as pyarrow does; raises ValueError as :meth:`read_row_group`."""
         held = 0
         for i in range(self.metadata.num_row_groups):
             sizes = self._sizes(i, columns)
@@ -103,8 +103,8 @@ class BoundedParquet(pq.ParquetFile):
         columns: Any = None,
         **options: Any,
     ) -> Iterator[pa.RecordBatch]:
-        """As pyarrow's, with fewer rows a batch where values are long; no batch is of two row
-        groups. Raises ValueError as :meth:`read_row_group`."""
+        """Yield batches as pyarrow does, with fewer rows a batch where values are long; no batch is
+        of two row groups. Raises ValueError as :meth:`read_row_group`."""
         chosen = range(self.metadata.num_row_groups) if row_groups is None else row_groups
         for i in chosen:
             yield from self._batches(i, columns, self._sizes(i, columns), batch_size, **options)

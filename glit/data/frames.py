@@ -16,7 +16,7 @@ from jaxtyping import Bool
 
 XYXY = tuple[float, float, float, float]
 _ROUNDING_PX = 0.5
-"""How far a box may leave the image; published ones are rounded."""
+"""Pixels by which any box may leave the image; published ones are rounded."""
 TURNED = (5, 6, 7, 8)
 """EXIF orientations that swap width and height."""
 
@@ -24,7 +24,7 @@ CHANGES = {
     "scaled": "the picture that the annotations state has another size",
     "turned": "the annotations state the picture before its EXIF orientation",
 }
-"""What happens to boxes of another picture than the upright image, and why."""
+"""Changes of boxes whose picture is not the upright image, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Frame:
 
     @property
     def slack(self) -> float:
-        """How far a box may leave the image by rounding, in its pixels."""
+        """Pixels of the image by which a box may leave it through rounding."""
         one = max(abs(a - b) for a, b in zip(self.stated, self.size, strict=True))
         if self.change:  # a pixel of the picture that the boxes are in
             one = max(max(self.size) / max(self.stated), 1.0)
@@ -75,7 +75,7 @@ class Frame:
 
     @property
     def rounds(self) -> bool:
-        """Whether the stated size is another than the image's, so that boxes may leave it."""
+        """True if the stated size is another than the image's, so that boxes may leave it."""
         return self.stated != self.size
 
     def cut(self, box: XYXY) -> XYXY:

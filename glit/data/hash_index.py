@@ -10,7 +10,7 @@ from jaxtyping import Int64, UInt64
 _BANDS, _BAND_BITS = 4, 16
 _SAME = np.array([0])
 _FLIPS = np.array([0, *(1 << bit for bit in range(_BAND_BITS))])
-"""What one bit of a band is flipped with, or none."""
+"""Masks that flip one bit of a band, or none."""
 SURE_BITS = 2 * _BANDS - 1
 """All hashes that differ in so many bits are found: of four bands, one then differs in at most one
 (pigeonhole)."""

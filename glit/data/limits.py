@@ -6,13 +6,13 @@ A small file can decode to any size, so each reader asks for the decoded size be
 from __future__ import annotations
 
 IMAGES_BYTES = 1 << 30
-"""Of the decoded images of one row group."""
+"""Most bytes of the decoded images of one row group."""
 
 TABLE_BYTES = 1 << 28
-"""Of all other columns of one row group."""
+"""Most bytes of all other columns of one row group."""
 
 BATCH_BYTES = 1 << 26
-"""Of a batch of rows, where a table is read in batches."""
+"""Most bytes of a batch of rows, where a table is read in batches."""
 
 CAPTION_CHARS = 50_000
-"""Of one caption, some ninety times DCI's average one."""
+"""Most characters of one caption, some ninety times DCI's average one."""

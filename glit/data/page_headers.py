@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 _HEADER_BYTES = (4096, 1 << 18, 1 << 24)
-"""How much is read for a header, until it is whole; Arrow's limit is the last."""
+"""Bytes to read for a header, tried in turn until it is whole; Arrow's limit is the last."""
 _DEEPEST = 16
 
 

@@ -71,13 +71,13 @@ class Region:
 
     @property
     def is_grid(self) -> bool:
-        """Whether it is a cell of the grid, which no model proposed."""
+        """True for a cell of the grid, which no model proposed."""
         return self.source in GRID_SOURCES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """One sentence of a caption: ``caption[char_start:char_end] == text``."""
+    """A sentence of a caption: ``caption[char_start:char_end] == text``."""
 
     text: str
     char_start: int
@@ -85,11 +85,11 @@ class Sentence:
     token_start: int
     """First token of the sentence in the tokenised caption; the start token counts as 0."""
     token_end: int
-    """One past the sentence's last token."""
+    """The place after the sentence's last token."""
     in_window: bool
-    """Whether the whole token span lies inside the stretched context (248)."""
+    """True if the whole token span lies inside the stretched context (248)."""
     truncated: bool
-    """Whether the sentence alone overflows the short context (77) and is cut when embedded."""
+    """True if the sentence alone overflows the short context (77) and is cut when embedded."""
     mean_logprob: float | None = None
     """Mean natural logarithm of the probabilities that the captioner gave the sentence's tokens;
     None for provided captions and for captioners that do not report it."""
@@ -102,7 +102,7 @@ class Token:
     """A token of a caption, as the captioner produced it."""
 
     char_end: int
-    """One past its last character in the caption; its first follows on the token before."""
+    """The place after its last character in the caption; its first follows on the token before."""
     logprob: float
     """Natural logarithm of the captioner's probability of the token."""
 
@@ -120,7 +120,7 @@ class Caption:
     prompt_sha256: str
     """Hex digest of the prompt; empty for provided captions."""
     trimmed: bool = False
-    """Whether the token limit cut the caption, which then ends at its last whole sentence."""
+    """True if the token limit cut the caption, which then ends at its last whole sentence."""
     tokens: tuple[Token, ...] | None = None
     """The captioner's tokens; None if it does not report them."""
 
@@ -196,7 +196,7 @@ class Drop:
     reason: str
     """A code of :data:`REASONS`, or one that the stage declares."""
     message: str
-    """One line for a person."""
+    """A line for a person."""
     attempt: int = 0
     """Number of earlier attempts on the sample."""
 

@@ -26,7 +26,7 @@ from glit.errors import InputError, first_line
 _BYTES = THUMBNAIL_PX**2
 MEANING = "meaning"
 NO_THUMBNAIL: Thumbnail = np.zeros((THUMBNAIL_PX, THUMBNAIL_PX), np.uint8)
-"""Of a reference of which only the hash is known: one colour, which resembles nothing."""
+"""Thumbnail of a reference of which only the hash is known: one colour, which resembles nothing."""
 _SCHEMA = pa.schema(
     [("name", pa.string()), ("sha256", pa.binary(32)), ("thumbnail", pa.binary(_BYTES))],
     metadata={"glit.references": "1"},
@@ -40,7 +40,7 @@ class Reference:
 
     name: str
     sha256: str
-    """Of the file's bytes, hex."""
+    """SHA-256 of the file's bytes, hex."""
     thumbnail: Thumbnail
     embedding: Float32[np.ndarray, " D"] | None = None
     """By the list's model, if it has one."""
@@ -52,10 +52,11 @@ class ReferenceMatch:
 
     name: str
     kind: str
-    """How the image was recognised: ``same file``; ``same picture`` and how it was changed; or
+    """The way the image was recognised: ``same file``; ``same picture`` and how it was changed; or
     ``meaning``, by its embedding."""
     correlation: float
-    """Of the thumbnails; 1 for the same file; for ``meaning`` the cosine of the embeddings."""
+    """Correlation of the thumbnails; 1 for the same file; for ``meaning`` the cosine of the
+    embeddings."""
 
     @property
     def likeness(self) -> str:

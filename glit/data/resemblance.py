@@ -24,10 +24,10 @@ from glit.images import Pixels
 
 THUMBNAIL_PX = 64
 MOST_BITS = 12
-"""Of 64: hashes that differ in more are not compared further. All within 7 are found, and some of
-those that differ in 8 to 12."""
+"""Most bits, of 64, in which hashes differ that are compared further. All within 7 are found, and
+some of those that differ in 8 to 12."""
 LEAST_CORRELATION = 0.93
-"""Of two thumbnails that are called the same picture."""
+"""Least correlation of two thumbnails that are called the same picture."""
 _CROPS = {58: (0, 3, 6), 51: (0, 3, 6, 10, 13)}
 """Sides of crops (90 and 80 %), and where they start."""
 _LEAST_STEP, _LEAST_STEPS = 2, 8
@@ -65,7 +65,7 @@ class Resemblance:
     """0: as it is; 1 to 3: turned that often by 90 degrees; 4 to 7: mirrored, then turned."""
     is_cropped: bool
     is_crop_listed: bool
-    """Whether the reference is a crop of the image."""
+    """True if the reference is a crop of the image."""
     correlation: float
 
     @property
@@ -216,7 +216,8 @@ def _tells(means: UInt8[np.ndarray, "M 72"]) -> np.ndarray:
 
 
 def _best_correlation(image: Thumbnail, whole: Thumbnail, window: Window) -> float:
-    """Of the image and a part of the other; a crop is moved by up to two pixels, and resized."""
+    """Return the best correlation of the image and a part of the other; a crop is moved by up to
+    two pixels, and resized."""
     top, left, side = window
     own = _shrunk(image[None])
     if side == THUMBNAIL_PX:

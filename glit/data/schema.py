@@ -15,7 +15,7 @@ import pyarrow as pa
 from glit.errors import DatasetError
 
 SCHEMA_VERSION = 2
-"""Of the datasets written now."""
+"""Version of the data format that is written now."""
 READABLE_VERSIONS = (1, 2)
 """Version 1 has no ``image_similarity``, no ``phrase_similarity``, no ``agreement``,
 no probabilities."""
@@ -123,7 +123,8 @@ LISTING_SCHEMA = pa.schema(
         ("beside", pa.list_(pa.string())),
     ]
 )
-"""One row per input file; ``stamp`` changes when the file does, ``beside`` when a side-car does."""
+"""Schema of the listing, a row per input file; ``stamp`` changes when the file does, ``beside``
+when a side-car does."""
 
 DATASET_SCHEMA = pa.schema(
     [
@@ -165,7 +166,8 @@ DUPLICATES_SCHEMA = pa.schema(
 )
 """``kind`` is ``exact`` (same bytes), ``near`` (perceptual hash) or ``meaning`` (embeddings)."""
 WITH_DISTANCE = DUPLICATES_SCHEMA.append(pa.field("distance", pa.float32()))
-"""Of datasets that ``glit select --distinct`` wrote: 1 minus the cosine."""
+"""Schema of duplicates in datasets that ``glit select --distinct`` wrote; ``distance`` is 1 minus
+the cosine."""
 
 
 Columns = tuple[tuple[str, pa.DataType], ...]
@@ -193,7 +195,7 @@ def further_columns(found: pa.Schema) -> Columns:
 
 
 LATER_FIELDS = frozenset({"mean_logprob", "min_logprob", "probability", "support"})
-"""Of nested columns; datasets from before them can be read."""
+"""Later fields of nested columns; datasets from before them can be read."""
 
 
 def is_readable(found: pa.Schema, version: int) -> bool:

@@ -13,7 +13,7 @@ Decided = Sequence[Mapping[str, Any]]
 
 
 def by_hand_of(values: Mapping[str, Any]) -> Decided:
-    """Return what a person decided of a row's pairs; nothing if the column is another's."""
+    """Return a person's decisions on a row's pairs; none if the column is another's."""
     found = values.get("by_hand")
     ours = isinstance(found, list) and all(
         isinstance(each, dict) and [*each] == BY_HAND.names for each in found

@@ -216,7 +216,7 @@ def figures_section(found: Statistics) -> str:
 
 
 def limits(manifest: Manifest, caution: str = "") -> str:
-    """Return what to know before use, as a list in Markdown."""
+    """Return the points to know before use, as a list in Markdown."""
     first = [textwrap.fill(f"- **{caution}**", _WIDTH, subsequent_indent="  ")] if caution else []
     if not manifest.recipe.has_regions:
         return "\n".join([*first, _ALONE, _IMAGES])
@@ -230,7 +230,8 @@ def shown(value: object) -> str:
 
 
 def _steps(recipe: RecordedRecipe) -> str:
-    """Return what each step with a title of its own ran on, and whose parts those are."""
+    """Return a line on the value that each step with a title shows, and on the plugins that were
+    used."""
     said = [
         f"{step.title}: `{shown(recipe.table(step.name).get(step.shows, ''))}`."
         for step in all_steps()
@@ -256,7 +257,7 @@ def _kinds(manifest: Manifest) -> str:
 
 
 def _added(manifest: Manifest) -> str:
-    """Return what came after the build, if anything."""
+    """Return a note on images that were added after the build; empty without any."""
     if not manifest.additions:
         return ""
     number = sum(each.shipped for each in manifest.additions)

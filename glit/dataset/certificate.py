@@ -61,7 +61,7 @@ class Items:
     second: Int[np.ndarray, " n"]
     """The second; -1 where there is none."""
     probability: Float[np.ndarray, " n"]
-    """That the item is right; NaN where it is not known."""
+    """Probability that the item is right; NaN where it is not known."""
     typical: float
     """Mean uncertainty of all items; see :func:`glit.audit.draw.weights`."""
     population: Population
@@ -303,7 +303,7 @@ def make_plan(items: Items, claim: Claim, *, judged: Judged | None = None) -> Au
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AuditFinding:
-    """What verdicts prove of a dataset."""
+    """The result of people's verdicts on a dataset."""
 
     tested: tuple[Audited, ...]
     """The parts that were tested, growing."""

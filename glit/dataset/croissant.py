@@ -305,7 +305,7 @@ def _model_lines(manifest: Manifest) -> list[str]:
 
 
 def _proved(manifest: Manifest) -> dict[str, Any]:
-    """Return what verdicts of people prove of the annotations."""
+    """Return the claims on the annotations that people's verdicts prove."""
     said = [
         f"Certified: {each.claim}; judged by {', '.join(each.judges)}; verdicts and plan: "
         f"{each.verdicts}."

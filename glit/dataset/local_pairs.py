@@ -22,7 +22,7 @@ class Negative(NamedTuple):
     """A hard negative: a sentence made false, as in the column ``negatives``."""
 
     kind: str
-    """What was changed: ``attribute``, ``count``, ``object``, ``position`` or ``relation``; a
+    """The kind of change: ``attribute``, ``count``, ``object``, ``position`` or ``relation``; a
     language model also writes ``negation`` and ``addition``."""
     text: str
 
@@ -40,9 +40,9 @@ class LocalPair:
     similarity: float
     """The matcher's cosine; of a phrase the grounder's score."""
     probability: float | None = None
-    """How probable it is that the pair is right; None in datasets without a calibration."""
+    """Probability that the pair is right; None in datasets without a calibration."""
     weight: float = 1.0
-    """How much it counts in local losses."""
+    """Weight of the pair in local losses."""
     mask: str = ""
     """The region's mask as COCO's compressed run lengths, at the image's size; empty where it has
     none, or the column was not read."""

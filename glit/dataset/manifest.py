@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 MANIFEST = "manifest.json"
 _FILE_NAME = re.compile(r"(data/)?[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Of a dataset's files; none leads out of its folder."""
+"""Pattern for names of a dataset's files; none leads out of its folder."""
 _OF_RULE = ("pair", "match")
 """Tables that a rule stood in, of this version and of version 1."""
 Tables = Mapping[str, Mapping[str, Any]]
@@ -45,7 +45,7 @@ class SeriesCounts:
 
     @property
     def holds(self) -> bool:
-        """Whether ``ingested == shipped + dropped + duplicates``."""
+        """True if ``ingested == shipped + dropped + duplicates``."""
         return self.ingested == self.shipped + self.dropped + self.duplicates
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Counts(SeriesCounts):
 
     @property
     def breach(self) -> str:
-        """How the balance does not hold; empty where it does."""
+        """The way the balance fails, in a line; empty where it holds."""
         if self.holds:
             return ""
         return (
@@ -94,14 +94,14 @@ class ModelEntry:
     name: str
     revision: str
     sha256: str
-    """Of its weights."""
+    """SHA-256 of its weights."""
     licence: str
     """Empty where it is not known."""
     more: Mapping[str, str] = unknown_keys()
 
     @property
     def is_mini(self) -> bool:
-        """Whether it is one of glit's own models, which know the procedural scenes alone."""
+        """True for one of glit's own models, which know the procedural scenes alone."""
         return self.name.startswith("mini-") and self.revision != LOCAL
 
 
@@ -147,12 +147,12 @@ class RecordedRecipe:
 
     @property
     def has_regions(self) -> bool:
-        """Whether images were given regions; false for a dataset of captions alone."""
+        """True if images were given regions; false for a dataset of captions alone."""
         return self.table("propose").get("enabled", True)
 
     @property
     def pairs_from_files(self) -> bool:
-        """Whether no matcher chose the pairs: the user's files name them."""
+        """True if no matcher chose the pairs: the user's files name them."""
         return self.table("score").get("backend") in ("file", "provided")
 
 
@@ -170,12 +170,13 @@ class SourceDataset:
     """A dataset that rows were taken from, and what was done to them."""
 
     name: str
-    """Of its folder."""
+    """Name of its folder."""
     manifest_sha256: str
     rows: int
     more: Mapping[str, Any] = unknown_keys()
-    """Of ``glit select`` the options and the seed, and what it was selected ``before``. Of ``glit
-    pairs apply`` the files, the number of corrected ``samples``, and how much of each kind."""
+    """After ``glit select`` the options and the seed, and what it was selected ``before``. After
+    ``glit pairs apply`` the files, the number of corrected ``samples``, and how much of each kind.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +212,7 @@ class Certificate:
     """
 
     plan: AuditPlan
-    """What was claimed, and how items were drawn."""
+    """The claim, and how items were drawn."""
     part: int = limited(least=0)
     """Which of the plan's parts is proved, counted from 0."""
     items: int
@@ -224,16 +225,16 @@ class Certificate:
     """Verdicts on these items."""
     wrong: int
     proved_after: int
-    """How many verdicts on these items proved the claim."""
+    """Number of verdicts on these items that proved the claim."""
     estimate: float
-    """Of the share of wrong items."""
+    """Estimate of the share of wrong items."""
     at_most: float
     """The share is at most this, with the confidence of the plan."""
     at_least: float
     plain_at_most: float
     """See :class:`glit.audit.claims.Bounds`."""
     judges: tuple[str, ...]
-    """How those who judged name themselves."""
+    """The names that those who judged gave themselves."""
     judged_by_two: int = 0
     kappa: float | None = None
     """Cohen's kappa of two people on the same items."""
@@ -261,7 +262,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a dataset tells of itself; docs/data-format.md says what each key means.
+    """The manifest of a dataset; docs/data-format.md says what each key means.
 
     It contains no timestamp and no path of the machine. Keys of later versions are kept.
     """
@@ -291,7 +292,7 @@ class Manifest:
     rules: tuple[RecordedRule, ...] = ()
     """After a merge of several rules; else the recipe's is the only one."""
     certificates: tuple[Certificate, ...] = ()
-    """What is proved of the dataset's pairs, sentences, phrases or boxes."""
+    """Proved claims on the dataset's pairs, sentences, phrases or boxes."""
     more: Mapping[str, Any] = unknown_keys()
 
     def __post_init__(self) -> None:
@@ -448,7 +449,7 @@ def describe_data_file(path: Path, rows: int) -> FileEntry:
 
 
 def sum_without_pair(files: Mapping[str, FileEntry]) -> int:
-    """Of all data files described."""
+    """Return the sum of ``without_pair`` over all data files described."""
     return sum(each.without_pair or 0 for each in files.values())
 
 

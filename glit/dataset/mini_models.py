@@ -16,7 +16,7 @@ _GROUPS = 4
 
 
 def meaningless(models: Mapping[str, str], pictures: Iterable[Pixels]) -> str:
-    """Return what mini models made of these pictures that means nothing; empty where they are
+    """Return the results of mini models that mean nothing on these pictures; empty where they are
     scenes.
 
     Args:

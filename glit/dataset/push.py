@@ -37,7 +37,7 @@ _CARD, _PICTURES = "README.md", "](pictures/"
 _FILES_A_COMMIT = 200
 _FILES_AT_ONCE = 5
 _SIGNED = re.compile(r"\?\S+")
-"""Of an address, what can be signed."""
+"""The query of an address, which can hold a signature."""
 _LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
 _LICENCE_LINES = re.compile(r"^licen[sc]e:[^\n]*\n(?:[ \t]*-[^\n]*\n)*", re.MULTILINE)
 
@@ -51,7 +51,7 @@ class Pushed:
     url: str
     num_files: int
     num_uploaded: int
-    """How many of these were not there yet."""
+    """Number of these that were not there yet."""
     private: bool
 
 

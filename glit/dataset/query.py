@@ -76,7 +76,8 @@ NUMBER = "row_number_in_dataset"
 """The column of the row number, see :func:`numbered`."""
 
 _NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-"""What DuckDB's parse tree may hold of queries; COPY and INSERT may stand in one as well."""
+"""The nodes of queries in DuckDB's parse tree, which may hold no others; COPY and INSERT may stand
+in one as well."""
 _TABLE_FUNCTIONS = frozenset(
     {
         "unnest", "range", "generate_series", "repeat", "repeat_row", "json_each", "json_tree",
@@ -206,7 +207,8 @@ def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
 
 
 def sql_fault(error: Exception, columns: Iterable[str]) -> str:
-    """Return what DuckDB says of a statement, on one line; of an unknown column, which there are.
+    """Return DuckDB's error on a statement, in one line; for an unknown column, with those there
+    are.
 
     >>> sql_fault(duckdb.Error('Referenced column "widht" not found'), ["width", "height"])
     "no column 'widht', did you mean 'width'? columns: width, height"
@@ -229,7 +231,7 @@ def numbered(dataset: Dataset) -> str:
 
 
 def _place(dataset: Dataset, name: str) -> str:
-    """Return what DuckDB calls a file."""
+    """Return the name of a file in DuckDB."""
     return dataset.full(name) if dataset.is_local else f"{PROTOCOL}://{name}"
 
 

@@ -77,7 +77,7 @@ def _json(found: duckdb.DuckDBPyRelation, out: BinaryIO) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold: no NaN, no infinity, no bytes."""
+    """Return a value that JSON can hold: no NaN, no infinity, no bytes."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, bytes):

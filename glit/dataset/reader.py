@@ -61,7 +61,7 @@ class Dataset:
         self._store = Store(self.path)
         self._images = ImageFiles(image_root or ".")
         self.manifest = read_manifest(self._store)
-        """What the dataset tells of itself; docs/data-format.md lists its keys."""
+        """The dataset's manifest; docs/data-format.md lists its keys."""
         self.files: tuple[str, ...] = tuple(self._data_files())
         """Data files, relative to the dataset, in order."""
         self._metadata: dict[str, pq.FileMetaData] = {}
@@ -200,7 +200,7 @@ class Dataset:
 
     @property
     def is_local(self) -> bool:
-        """Whether the dataset is in a folder of this machine."""
+        """True if the dataset is in a folder of this machine."""
         return self._store.is_local
 
     @property

@@ -55,5 +55,6 @@ def _pairing(manifest: Manifest, recorded: RecordedRule) -> Pairing:
 
 
 def scores_of(manifest: Manifest) -> dict[str, Any]:
-    """Return what a calibration must fit to; see :func:`glit.stages.pair.identity_of_scores`."""
+    """Return the identity of the scores, which a calibration must fit to; see
+    :func:`glit.stages.pair.identity_of_scores`."""
     return identity_of_scores(as_plain(manifest.models), manifest.recipe.table("score"))

@@ -30,7 +30,7 @@ def check_size(pixels: Pixels, *, width: int, height: int, name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Row:
-    """One image with its caption, S sentences, R regions, similarities and pairs."""
+    """An image with its caption, S sentences, R regions, similarities and pairs."""
 
     sample_id: str
     """SHA-256 of the image file's bytes, hex."""

@@ -19,9 +19,10 @@ from glit.data.schema import BY_HAND, GROUNDING, LATER_FIELDS, MASK, PHRASE
 
 _COMPUTE: Any = pyarrow.compute  # its functions are made at run time
 MOST_ROWS = 100_000
-"""Of a row group; glit writes 100."""
+"""Most rows of a row group; glit writes 100."""
 MOST_BYTES = 1 << 30
-"""Of a row group's columns, uncompressed; glit keeps them under 100 MB, or at one row."""
+"""Most bytes of a row group's columns, uncompressed; glit keeps them under 100 MB, or at one row.
+"""
 _MOST_TOKENS = 1 << 20
 _SLACK = 1e-3
 """A box may reach over the image's edge by this part of its longer side."""
@@ -86,7 +87,7 @@ class _Lists:
         whole: Any = _whole(column)
         self.counts = np.diff(whole.offsets.to_numpy())
         self.row = np.repeat(np.arange(len(self.counts)), self.counts)
-        """Of every value, the row it belongs to."""
+        """The row that every value belongs to."""
         self._values = whole.flatten()
 
     def __getitem__(self, field: str) -> np.ndarray:
@@ -197,7 +198,8 @@ def _boxes(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, st
 
 
 def _masks(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
-    """One mask at a time; of a row that is known to have its regions inside the image."""
+    """Yield the first mask with a fault; the rows are known to have their regions inside the
+    image."""
     if not (
         {"masks", "regions"} <= nested.keys() and {"width", "height"} <= set(table.schema.names)
     ):
@@ -259,7 +261,8 @@ def _numbers(nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
 
 
 def _infinite(found: _Lists, later: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """Of fields that may be missing or null, which is read as NaN."""
+    """Yield the first row with an infinite value of each field; fields may be missing or null,
+    which is read as NaN."""
     for field in later:
         if found.has(field):
             yield from found.first(np.isinf(found[field]), f"a {field} is infinite")

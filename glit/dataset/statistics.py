@@ -39,7 +39,7 @@ PAPERS = (
     ("ShareGPT4V", "1.2 million", "143.6", "", "", "FineLIP, § 4.1"),
     ("ShareGPT4V-1k", "1,000", "", "8.15", "173.24", "F-CAST, Table 4"),
 )
-"""What papers print, in :data:`PAPER_COLUMNS`; empty where they do not say."""
+"""Figures that papers print, in :data:`PAPER_COLUMNS`; empty where they do not say."""
 PAPER_COLUMNS = ("mean per caption", "images", "words", "sentences", "tokens", "from")
 _LEAVES = {
     "caption": ("caption",),
@@ -66,7 +66,7 @@ class Spread:
 
     @classmethod
     def of(cls, counts: Counter[int]) -> Spread:
-        """Of numbers, each with how often it occurs.
+        """Return the spread of numbers, each with how often it occurs.
 
         >>> Spread.of(Counter({1: 2, 4: 2}))
         Spread(mean=2.5, median=2.5, most=4)
@@ -96,8 +96,8 @@ class Statistics:
     beyond: dict[int, float]
     """Share of captions that do not fit into a window of so many tokens."""
     per_image: dict[str, float]
-    """Of a glit dataset with regions: regions, pairs, and the mean similarity of pairs that a
-    matcher scored."""
+    """Figures of a glit dataset with regions: regions, pairs, and the mean similarity of pairs that
+    a matcher scored."""
     kinds: dict[str, dict[str, int]] = field(default_factory=dict)
     """By kind and source: the number of captions, of a glit dataset with several an image. All
     other figures count the column ``caption`` alone."""
@@ -317,7 +317,7 @@ def _num_tokens(sentences: NestedColumn) -> list[int]:
 
 
 def _keys(column: NestedColumn) -> np.ndarray:
-    """Of every value, its row and sentence as one number."""
+    """Return the row and the sentence of every value as one number."""
     rows = np.repeat(np.arange(len(column.start) - 1, dtype=np.int64), np.diff(column.start))
     return rows << 32 | np.asarray(column["sentence"])[column.start[0] : column.start[-1]]
 
@@ -372,7 +372,7 @@ def beside_papers(found: Statistics) -> list[tuple[str, ...]]:
 
 
 def tokens_note(found: Statistics) -> str:
-    """Return what to know before tokens are compared; empty where none were counted."""
+    """Return a note to read before tokens are compared; empty where none were counted."""
     if not found.tokenizer:
         return ""
     return f"Tokens are those of {found.tokenizer}; other tokenizers count otherwise."

@@ -11,8 +11,8 @@ from glit.data.schema import CAPTION, CAPTIONS
 
 
 def caption_breaches(row: dict[str, Any]) -> Iterator[str]:
-    """Return what is wrong with the captions of a row; nothing where there are none, or the column
-    is of somebody's own stage."""
+    """Yield the faults of a row's captions; none where there are no captions, or the column is of
+    somebody's own stage."""
     found = row.get(CAPTIONS[0]) or []
     if not all(isinstance(each, dict) and [*each] == CAPTION.names for each in found):
         return
@@ -30,7 +30,7 @@ def caption_breaches(row: dict[str, Any]) -> Iterator[str]:
 
 
 def sentence_breaches(caption: str, sentences: list[dict[str, Any]], context: int) -> Iterator[str]:
-    """Return what is wrong with the sentences of a caption.
+    """Yield the faults of a caption's sentences.
 
     Args:
         caption: of the row.
@@ -51,7 +51,7 @@ def sentence_breaches(caption: str, sentences: list[dict[str, Any]], context: in
 
 
 def breaches_alone(row: dict[str, Any], context: int) -> Iterator[str]:
-    """Return what is wrong with a row of captions alone.
+    """Yield the faults of a row of captions alone.
 
     Args:
         row: of a data file, as plain values, without regions.

@@ -64,7 +64,7 @@ _IMPOSSIBLE = (
     OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
     pa.ArrowException,
 )  # fmt: skip
-"""What checking values that cannot be raises."""
+"""Errors that checking impossible values raises."""
 
 
 def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
@@ -138,7 +138,7 @@ def _check_balance(manifest: Manifest) -> Iterator[str]:
 
 
 def _check_additions(manifest: Manifest) -> Iterator[str]:
-    """Of every addition the balance, and its rows in the files that are named after it."""
+    """Check the balance of every addition, and its rows in the files that are named after it."""
     rows: Counter[int | None] = Counter()
     for name, found in manifest.files.items():
         rows[series_of_file(name)] += found.rows
@@ -334,7 +334,7 @@ def _image_size(row: dict[str, Any], *, max_pixels: int) -> tuple[int, int] | st
 def row_breaches(
     row: dict[str, Any], context: int, pairings: list[Pairing] | None
 ) -> Iterator[str]:
-    """Return what is wrong with the text, the boxes and the pairs of one row.
+    """Yield the faults in the text, the boxes and the pairs of one row.
 
     Args:
         row: of a data file, as plain values.

@@ -110,7 +110,7 @@ def pace(
 
 
 def _suffix(path: str) -> str:
-    """One that says image; rows of tables have none."""
+    """Return the suffix of an image; ``.png`` for another path, as rows of tables have none."""
     found = path.removeprefix(stem(path)).lower()
     return found if found in IMAGE_SUFFIXES else ".png"
 

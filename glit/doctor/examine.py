@@ -33,7 +33,7 @@ class Report:
 
     @property
     def fails(self) -> bool:
-        """Whether a build would fail."""
+        """True if a build would fail."""
         return any(finding.state == "fails" for finding in self.findings)
 
     def as_dict(self) -> dict[str, Any]:

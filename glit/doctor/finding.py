@@ -15,4 +15,4 @@ class Finding:
     """``fails`` where a build would not work."""
     found: str
     todo: str = ""
-    """What to do; empty where nothing is."""
+    """The action to take; empty where there is none."""

@@ -26,8 +26,8 @@ from glit.storage.store import Entry, Store
 SAMPLE = 32
 """Images that are decoded."""
 TABLE_BYTES = 20_000
-"""What the work folder keeps an image, with room to spare: 3 KB on scenes, 10 KB with 25 regions
-and 12 sentences."""
+"""Bytes that the work folder keeps an image, with room to spare: 3 KB on scenes, 10 KB with 25
+regions and 12 sentences."""
 _MOST_NAMED = 3
 
 
@@ -39,9 +39,9 @@ class BuildImages:
     number: int
     num_bytes: int
     decoded: tuple[Entry, ...]
-    """Those of the sample that a build would take."""
+    """Entries of the sample that a build would take."""
     scenes: int = 0
-    """How many of these look like glit's procedural scenes."""
+    """Number of these that look like glit's procedural scenes."""
 
 
 def look_at_images(images: str, recipe: Recipe) -> tuple[BuildImages, list[Finding]]:

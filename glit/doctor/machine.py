@@ -67,7 +67,7 @@ def _devices() -> Finding:
 
 
 def _gpu_ways() -> Iterator[Finding]:
-    """Return what was chosen for the first GPU, after trying it."""
+    """Yield a finding on the ways that are chosen for the first GPU, after trying them."""
     if importlib.util.find_spec("torch") is None or not _gpus_of_torch():
         return
     import torch

@@ -24,7 +24,8 @@ class Model:
     recipes: tuple[str, ...]
     here: bool
     num_bytes: int
-    """Of its weights: as they lie here, else roughly as published; 0 where that is not known."""
+    """Size of its weights in bytes: as they lie here, else roughly as published; 0 where that is
+    not known."""
     fetch: str
     """The command that gets it; empty where none is known, or none is needed."""
     from_hub: bool

@@ -23,15 +23,15 @@ class Needs:
     name: str
     about: str
     what: Literal["build", "train"]
-    """What it is for; the recipe of a build may have settings of a training too."""
+    """The use of the recipe; that of a build may have settings of a training too."""
     extras: tuple[str, ...]
     models: tuple[Model, ...]
     install: str
-    """What is not installed, and the command that installs it; empty for nothing."""
+    """The packages that are not installed, and the command that installs them; empty for none."""
 
     @property
     def line(self) -> str:
-        """What is still to be done before it runs here."""
+        """The steps to do before it runs here."""
         missing = [model for model in self.models if not model.here]
         known = "" if all(model.num_bytes for model in missing) else "at least "
         download = f"download {known}{size(sum(model.num_bytes for model in missing))}"
@@ -39,12 +39,12 @@ class Needs:
 
 
 def all_needs() -> list[Needs]:
-    """Those of the built-in recipes: of builds, then of trainings, each by name."""
+    """Return the needs of the built-in recipes: of builds, then of trainings, each by name."""
     return sorted(map(needs_of, builtin_recipes()), key=lambda each: each.what)
 
 
 def needs_of(recipe: str, settings: Sequence[str] = ()) -> Needs:
-    """Those of one recipe.
+    """Return the needs of one recipe.
 
     Args:
         recipe: a built-in recipe's name or a TOML file's path.

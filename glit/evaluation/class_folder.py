@@ -43,7 +43,7 @@ class ClassFolder:
             )
         self.name = folder.name
         self.classes: list[tuple[str, ...]] = _names(folder, [kind.name for kind in kinds], names)
-        """One or more names of every class."""
+        """The names of every class, one or more."""
         of_class = [_images(kind) for kind in kinds]
         in_turn = [
             (path, number)

@@ -44,7 +44,7 @@ class Collection(Protocol):
     """For tables and files."""
 
     names: list[str]
-    """Of the images, for messages."""
+    """Names of the images, for messages."""
 
     captions: list[tuple[str, ...]]
     """Captions of every image."""
@@ -71,7 +71,7 @@ class Collection(Protocol):
 
 
 EVERY = "all"
-"""As ``evaluate.caption``: every caption of an image."""
+"""The value of ``evaluate.caption`` for every caption of an image."""
 _COLUMNS = ("sample_id", "source_path", "caption", "width", "height", *COLUMNS)
 
 

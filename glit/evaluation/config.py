@@ -29,10 +29,11 @@ class EvaluateConfig(EncodeConfig):
     """Evaluation of models. The defaults follow the papers."""
 
     scorer: str = "cosine"
-    """How ``retrieval``, ``robustness`` and ``choose`` compare an image with a text: ``cosine`` of
-    both embeddings; ``sentence-average`` averages the embeddings of single sentences (Table XV's
-    baseline); ``sentence-patches`` compares every sentence with the patches that fit it best, for
-    models whose patches were trained; ``finelip`` is the training score of that objective."""
+    """The comparison of an image with a text in ``retrieval``, ``robustness`` and ``choose``:
+    ``cosine`` of both embeddings; ``sentence-average`` averages the embeddings of single sentences
+    (Table XV's baseline); ``sentence-patches`` compares every sentence with the patches that fit it
+    best, for models whose patches were trained; ``finelip`` is the training score of that
+    objective."""
 
     options: Any = None
     """The scorer itself, with its keys; None takes their defaults."""

@@ -15,7 +15,7 @@ Splitter = Literal["sentencex", "punkt", "dot"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodeConfig(RecipeTable):
-    """How images and texts are read and encoded."""
+    """Settings for reading and encoding images and texts."""
 
     table: ClassVar[str] = "evaluate"
 
@@ -50,4 +50,4 @@ class EncodeConfig(RecipeTable):
     measuring thread."""
 
     device: DeviceChoice = "auto"
-    """Where the model runs; ``auto`` uses a GPU if there is one."""
+    """The device of the model; ``auto`` uses a GPU if there is one."""

@@ -25,11 +25,11 @@ _PICTURE_SIDE = 240
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbours:
-    """One query: its correct result, that result's rank, and the first results."""
+    """A query: its correct result, that result's rank, and the first results."""
 
     query: int
     rank: int
-    """Of the best right item, from 0."""
+    """Rank of the best right item, from 0."""
     right: tuple[int, ...]
     """The items that it should find."""
     nearest: tuple[int, ...]

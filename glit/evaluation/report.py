@@ -22,7 +22,7 @@ _PER_CENT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One model's figures on one collection."""
+    """The figures of a model on a collection."""
 
     task: str
     model: str
@@ -104,7 +104,7 @@ def heading(name: str) -> str:
 
 
 def table(results: Sequence[Result]) -> Table:
-    """One row a model."""
+    """Return a table with one row a model."""
     names = list(dict.fromkeys(name for result in results for name in result.metrics))
     rows = [
         [result.model, *(shown(n, result.metrics[n]) if n in result.metrics else "" for n in names)]

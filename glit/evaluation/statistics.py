@@ -18,7 +18,8 @@ _BATCH = 4096
 def annotation_statistics(
     file: Path, kind: str, *, split: str | None, tokenizer: tuple[str, TextTokenizer] | None
 ) -> Statistics:
-    """Of published annotations, whose images need not be here, or of a file of captions.
+    """Return the statistics of published annotations, whose images need not be here, or of a file
+    of captions.
 
     Args:
         file: as published; of kind ``captions``, JSON lines, CSV or Parquet.

@@ -62,8 +62,9 @@ def open_executor(
 
 
 class _Terminated(KeyboardInterrupt):
-    """What SIGTERM raises. Where a KeyboardInterrupt itself leaves code that ``exec`` runs, as the
-    import of a library may, CPython ends the process with SIGINT, although it was caught."""
+    """The exception that SIGTERM raises. Where a KeyboardInterrupt itself leaves code that ``exec``
+    runs, as the import of a library may, CPython ends the process with SIGINT, although it was
+    caught."""
 
 
 class _SigtermRaises:

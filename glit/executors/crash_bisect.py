@@ -34,7 +34,7 @@ def first_killer(start: int, stop: int, kills: Callable[[int, int], bool]) -> in
 
 
 class HangTimeout:
-    """How long a worker may be silent: twenty times the longest silence that ended well, five
+    """The time that a worker may be silent: twenty times the longest silence that ended well, five
     minutes at least; an hour while nothing was heard yet.
 
     Args:

@@ -43,7 +43,7 @@ def borrowed_process() -> Iterator[None]:
 
 
 def _one_quiet_thread() -> contextlib.ExitStack:
-    """One thread for a model on a CPU: workers share the cores, and sums keep their order.
+    """Set one thread for a model on a CPU: workers share the cores, and sums keep their order.
 
     Returns:
         What puts everything back when it is closed.

@@ -20,7 +20,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """How far a worker is in a unit that it has not finished."""
+    """The progress of a worker in a unit that it has not finished."""
 
     rows: int
     drops: int
@@ -83,23 +83,24 @@ Place = Literal["cpu", "cuda", "mps", "server"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What a worker of a task needs of its machine."""
+    """The resources of a machine that a worker of a task needs."""
 
     memory_bytes: int
     """Roughly."""
     place: Place = "cpu"
-    """What does the work. Tasks in different places are done at the same time, those in one place
-    after each other, so that two models never share it. A ``server`` is another machine."""
+    """The place where the work is done. Tasks in different places are done at the same time, those
+    in one place after each other, so that two models never share it. A ``server`` is another
+    machine."""
     gpus: int = 0
     """More than one where a model is spread over several."""
     gpu_bytes: int = 0
-    """Of a GPU's memory, roughly; 0 for a worker that wants the whole GPU."""
+    """Bytes of a GPU's memory, roughly; 0 for a worker that wants the whole GPU."""
     units_at_once: int = 1
-    """How many units it is at together, each in a thread of its own."""
+    """Number of units that it is at together, each in a thread of its own."""
     longest_wait_s: float = 0.0
-    """How long it may wait for another machine and still go on, in seconds."""
+    """Longest time in seconds that it may wait for another machine and still go on."""
     keeps_process: bool = True
-    """Whether the process is fit for another task afterwards (an engine may not let go)."""
+    """True if the process is fit for another task afterwards (an engine may not let go)."""
 
 
 class Task(Protocol):

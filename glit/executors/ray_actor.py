@@ -153,13 +153,13 @@ class Slot:
     given: deque[tuple[Any, Any]] = field(default_factory=deque)
     """(what streams from it, unit); one more than it works at, so that it need not wait."""
     opening: Any = None
-    """What comes when it has started; None once it has."""
+    """The reference that comes when it has started; None once it has."""
     machines: frozenset[str] = frozenset()
-    """That there were when it began to start."""
+    """The machines that there were when it began to start."""
     starts: int = 0
-    """That failed, one after the other."""
+    """Number of its starts that failed, one after the other."""
     node: str = ""
-    """Where it is; empty while it has not started."""
+    """The node it is on; empty while it has not started."""
     heard_at: float = 0.0
     """On the monotonic clock: when it last said something, or was given its first unit."""
     free_at: float = 0.0
@@ -172,7 +172,8 @@ class Slot:
         self.given.append((self.give(unit, {}), unit))
 
     def give(self, unit: Any, excluded: Mapping[int, str]) -> Any:
-        """Return what comes back of a unit, one reference after the other."""
+        """Send a unit to the actor; return a stream of its results, one reference after the
+        other."""
         return self.actor.run.options(num_returns="streaming").remote(unit, excluded)
 
     def stretch(self, *, lost: bool = False) -> BusyInterval:

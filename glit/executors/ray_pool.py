@@ -24,7 +24,7 @@ _DEATHS_IN_A_ROW = 8
 
 
 Kind = tuple[float, float, int]
-"""Of an actor: processor cores and GPUs that it asks for, units that it is at together."""
+"""The kind of an actor: processor cores and GPUs that it asks for, units that it is at together."""
 
 
 class Pool:
@@ -71,7 +71,7 @@ class Pool:
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to do now."""
+        """True if there is something to do now."""
         return bool(self._ready or self._suspects or any(slot.given for slot in self._slots))
 
     @property
@@ -96,7 +96,7 @@ class Pool:
                     slot.add(self._ready.popleft())
 
     def streams(self) -> dict[Any, Callable[[], None]]:
-        """Return what is waited for, and what is done when it is there."""
+        """Return the references that are waited for, and the call to make when each is there."""
         found: dict[Any, Callable[[], None]] = {}
         for slot in self._slots:
             if slot.opening is not None:

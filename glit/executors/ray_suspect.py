@@ -17,7 +17,8 @@ from glit.executors.ray_actor import DEAD, Slot, value
 
 @dataclass(frozen=True, slots=True)
 class _Death:
-    """Of a worker: after so many rows of its unit, and the reason a sample would be dropped for."""
+    """A worker's death: the rows of its unit done before, and the reason a sample is dropped
+    for."""
 
     rows: int
     cause: str

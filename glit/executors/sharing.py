@@ -6,7 +6,7 @@ MOST_WORKERS = 4
 """Workers of one GPU. While one prepares a batch or reads results another computes; more of them
 only cut the GPU's time into smaller pieces."""
 _SHARE = 0.85
-"""Of a GPU's memory that is planned with."""
+"""The share of a GPU's memory that is planned with."""
 _CORES = 2
 """A worker has a Python thread at work and at least one that decodes."""
 

@@ -42,11 +42,11 @@ class ExportFormat:
     read_by: str = ""
     """The libraries or the call that read it."""
     needs_regions: bool = False
-    """Whether it is of boxes alone; a dataset of captions alone is refused."""
+    """True for a format of boxes alone; a dataset of captions alone is refused."""
     has_all_columns: bool = False
-    """Whether it copies the dataset's own columns, and so all regions and pictures."""
+    """True if it copies the dataset's own columns, and so all regions and pictures."""
     takes_embeddings: bool = False
-    """Whether image embeddings may go in beside."""
+    """True if image embeddings may go in beside."""
 
 
 EXPORTERS: dict[str, ExportFormat] = {

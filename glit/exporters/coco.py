@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from glit.exporters import Report
 
 _FIRST = {"info": {"description": "exported by glit", "version": "1.0"}, "licenses": []}
-"""What readers of COCO ask for besides."""
+"""Further keys that readers of COCO ask for."""
 
 _DECIMALS = 4
-"""Of pixels; a box is stored in float32."""
+"""Decimals of pixels; a box is stored in float32."""
 
 
 def export_coco(dataset: Dataset, folder: Path, report: Report) -> None:

@@ -15,7 +15,7 @@ from glit.dataset.row import Row
 from glit.images import decode, upright_file
 
 _COMMON = (".jpg", ".jpeg", ".png", ".webp")
-"""What open_clip takes from a tar, and what every reader decodes."""
+"""Suffixes that open_clip takes from a tar, and that every reader decodes."""
 _LESS_READ = {"webdataset": "open_clip takes only jpg, jpeg, png and webp from a tar"}
 _AVIF = "Pillow before 11.3 and many builds of OpenCV do not read avif"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _FILE_ROWS = 20_000
-"""What Lance remembers of a file it lets go when the file is whole."""
+"""Most rows of a file; Lance lets go what it remembers of a file when the file is whole."""
 Embed = Callable[[list[bytes]], pa.FixedSizeListArray]
 
 
@@ -73,7 +73,7 @@ def _noting(batches: Iterator[pa.RecordBatch], raised: list[Exception]) -> Itera
 
 
 def _embedder(model: str) -> tuple[Embed, int]:
-    """Return what embeds image files, and the length of an embedding."""
+    """Return a function that embeds image files, and the length of an embedding."""
     import numpy as np
 
     from glit.images import decode

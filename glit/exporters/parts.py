@@ -25,7 +25,7 @@ NO_CATEGORY = "region"
 """The category of regions without a label, as SAM's are, and of cells of the grid, whose label is a
 place."""
 ROWS_A_GROUP = 100
-"""Of tables with pictures."""
+"""Rows of a row group in tables with pictures."""
 FILE_BYTES = 400 << 20
 """A data file is closed when it has grown to this."""
 _LONGEST_NAME = 200

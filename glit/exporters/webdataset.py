@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from glit.exporters import Report
 
 _MOST_SAMPLES = 10_000
-"""Of a tar file."""
+"""Most samples of a tar file."""
 
 
 def export_webdataset(dataset: Dataset, folder: Path, report: Report) -> None:

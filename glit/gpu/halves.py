@@ -30,7 +30,7 @@ from glit.runtime.verified_paths import agrees, probe_input
 _SCALE = 2.0**11
 FAST_PATH = "products of halves"
 _TOLERANCE = 2e-6
-"""As a share of the largest number; float32 itself is off by some 3e-7."""
+"""Largest difference, as a share of the largest number; float32 itself is off by some 3e-7."""
 
 
 def split_NK(x_NK: Tensor) -> Tensor:

@@ -18,9 +18,9 @@ from glit.images.errors import ImageError, Pixels
 STRIP_PIXELS = 4_000_000
 """Pixels converted to RGB at once, so that the copies in between stay small."""
 _SPACES = {"RGB": "RGB ", "L": "GRAY", "CMYK": "CMYK"}
-"""What a profile calls the colours of a mode."""
+"""Colour spaces as a profile states them, by the pixels' mode."""
 _LEAST_DIFFERENCE = 3
-"""Of 255: a profile that changes no colour by more is called sRGB."""
+"""Least difference of colours, of 255: a profile that changes all by less is called sRGB."""
 _MOST_PROFILE_BYTES = 4 << 20
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _SAMPLE_FORMAT = 258, 262, 339
 _DEPTHS = (16, 24, 31, 32)
@@ -105,8 +105,8 @@ def _applied(transform: ImageCms.ImageCmsTransform, image: Image.Image) -> Image
 
 @lru_cache(maxsize=64)
 def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
-    """Return what turns colours of a profile into sRGB; None where it is damaged, of other colours
-    than the pixels', or changes next to nothing."""
+    """Return the transform from colours of a profile to sRGB; None where the profile is damaged, of
+    other colours than the pixels', or changes next to nothing."""
     if len(profile) > _MOST_PROFILE_BYTES:
         return None
     try:

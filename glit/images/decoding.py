@@ -38,7 +38,7 @@ from glit.images.soundness import (
 MAX_PIXELS = 150_000_000
 """Default limit of an image's pixels: 450 MB decoded."""
 NO_LIMIT = sys.maxsize
-"""As ``max_pixels``: for images whose size was checked before."""
+"""The value of ``max_pixels`` for images whose size was checked before."""
 _LIMIT_VARIABLE = "GLIT_MAX_PIXELS"
 _FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "AVIF")
 """Pillow's names of the formats that are decoded."""

@@ -27,7 +27,7 @@ _NO_PICTURES = frozenset(
 )  # fmt: skip
 """Files that are not looked into."""
 HEAD_BYTES = 32
-"""Of a file, by which its format is known."""
+"""Bytes of a file by which its format is known."""
 _DECODED = re.compile(
     rb"\xff\xd8\xff|\x89PNG\r\n\x1a\n|GIF8[79]a|RIFF....WEBP|II[*+]\0|MM\0[*+]|....ftypavi[fs]"
     rb"|BM.{4}\0{4}.{4}[\x0c\x28\x34\x38\x40\x6c\x7c]\0\0\0",

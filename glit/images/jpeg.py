@@ -41,18 +41,18 @@ _BLOCKS_PER_ZERO = 1.2
 
 @dataclass(slots=True)
 class _Headers:
-    """What stands before the pixels of the first scan."""
+    """The headers before the pixels of the first scan."""
 
     segments: list[bytes] = field(default_factory=list)
-    """Those on which pixels depend, as they are."""
+    """The segments on which pixels depend, as they are."""
     frame: bytes = b""
     """The frame's segment, without marker and length."""
     marker: int = 0
     """The frame's."""
     scan: int = 0
-    """Where the first scan begins; 0 if there is none."""
+    """Offset of the first scan; 0 if there is none."""
     has_junk: bool = False
-    """Whether there is too much that belongs to no segment."""
+    """True if there is too much that belongs to no segment."""
 
     @property
     def components(self) -> list[int]:

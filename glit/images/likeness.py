@@ -13,15 +13,15 @@ from glit.images.errors import Pixels
 _LEAST_STEP = 3
 """Grey levels by which neighbouring cells differ, at least, where that is no noise."""
 _LEAST_STEPS = 12
-"""Of 64: a hash of fewer such steps says next to nothing of its picture, and is none."""
+"""Fewest steps, of 64, of a hash: one of fewer says next to nothing of its picture, and is none."""
 _SIDE = 8
 _MOST_APART, _MOST_MEAN = 90, 24
-"""Of 255: how far the colours of one cell, and of all cells on average, may be apart."""
+"""Largest differences, of 255, of the colours of one cell, and of all cells on average."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a picture looks, in 200 bytes."""
+    """The look of a picture, in 200 bytes."""
 
     hash: int | None
     """64-bit difference hash of the grey picture at 9 x 8, one bit per rising neighbour, signed, so

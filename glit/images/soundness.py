@@ -20,7 +20,7 @@ from glit.images.jpeg import check_jpeg_strip
 from glit.images.zeros import check_zeros
 
 _BLOCKS_PER_ZERO = 4
-"""Of a lossy WebP; nine and more were measured."""
+"""Least even blocks for a zero byte of a lossy WebP; nine and more were measured."""
 _TIFF_TABLES = 347
 _SUBFILE_TYPE, _SUB_IFDS, _DNG_VERSION = 254, 330, 50706
 _TIFF_OFFSETS = ((273, 279), (324, 325))
@@ -139,11 +139,11 @@ _STRIPS: dict[str, Callable[[bytes, Image.Image], None]] = {
     "tiff_deflate": _check_deflated_strip,
     "packbits": _check_packed_strip,
 }
-"""How strips are checked, by Pillow's name of their compression."""
+"""Checks of strips, by Pillow's name of their compression."""
 
 
 class _Heard(threading.local):
-    """What libtiff complains about in this thread; None where nobody listens."""
+    """The complaints of libtiff in this thread; None where nobody listens."""
 
     complaints: list[str] | None = None
 

@@ -30,7 +30,7 @@ from glit.storage.store import Store
 _NOT_OF_FORMAT = (
     ValueError, KeyError, TypeError, IndexError, AttributeError, SyntaxError, OverflowError,
 )  # fmt: skip
-"""What reading other files than those of a format raises."""
+"""Errors that reading other files than those of a format raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Imported:
     regions: int | None = None
     """Boxes that were written; None of a format without."""
     cut: int = 0
-    """Those of them that left their image and were cut at its edge."""
+    """Boxes that left their image and were cut at its edge."""
     empty: int = 0
     """Boxes that were left out, as nothing of them is inside their image."""
     scaled: int = 0
@@ -57,11 +57,12 @@ class Imported:
     """Images and regions that cannot be right, each with its place and what is wrong; they were not
     written."""
     kinds: tuple[str, ...] = ()
-    """Of the captions, where images have several; the first becomes the dataset's ``caption``."""
+    """Kinds of the captions, where images have several; the first becomes the dataset's
+    ``caption``."""
     phrases: bool = False
-    """Whether boxes have phrases."""
+    """True if boxes have phrases."""
     folder: str = ""
-    """Where all images of them are."""
+    """The folder that holds all their images, for formats with boxes."""
 
 
 def regions_file(output: Path) -> Path:

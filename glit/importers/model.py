@@ -64,9 +64,9 @@ class ImportedModel:
     """Text positions."""
     parameters: int
     activation: str
-    """Of both towers, as transformers calls it."""
+    """Activation of both towers, as transformers calls it."""
     sha256: str
-    """Of the file that was read, or of the first one of a folder."""
+    """SHA-256 of the file that was read, or of the first one of a folder."""
 
 
 def import_model(
@@ -157,7 +157,7 @@ def _state_dict(path: Path) -> Mapping[str, Tensor]:
 
 
 def _load(path: Path) -> Any:
-    """Return what a file holds: plain values and tensors.
+    """Return the content of a file: plain values and tensors.
 
     Raises:
         InputError: it is no such file, or it is damaged.

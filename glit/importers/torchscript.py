@@ -97,7 +97,7 @@ class _Reader(pickle.Unpickler):
         self._archive, self._data = archive, data
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        """Return what stands for a name of the pickle.
+        """Return the class or function that stands for a name of the pickle.
 
         Raises UnpicklingError: it is none of those above.
         """

@@ -18,7 +18,7 @@ _NEXT_ROW = re.compile(
     rf"^[^\n]{{0,400}}(?:{'|'.join(map(re.escape, sorted(IMAGE_SUFFIXES)))})\"?[,;\t]",
     re.IGNORECASE | re.MULTILINE,
 )
-"""What a line inside a quoted field looks like if the quote was meant to end before it."""
+"""Pattern of a line inside a quoted field whose quote was meant to end before it."""
 
 
 def csv_rows(

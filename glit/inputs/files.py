@@ -28,10 +28,11 @@ from glit.storage.members import DAMAGED, join, split
 from glit.storage.store import Entry, Store
 
 MOST_BYTES = 1 << 30
-"""Of a file or a member of a shard: a larger one is no image but would fill the memory."""
+"""Most bytes of a file or a member of a shard: a larger one is no image but would fill the memory.
+"""
 _OPEN = 8
 _SCAN = " 2"
-"""Of the indexes of tars; before, members behind the first end were not in them."""
+"""Version of the indexes of tars; before, members behind the first end were not in them."""
 _BUFFER = 1 << 20
 
 

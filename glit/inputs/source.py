@@ -34,7 +34,7 @@ _SHARDS_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where images come from: a root, and which files below it."""
+    """The place that images come from: a root, and which files below it."""
 
     root: str
     """Folder or address; every path is relative to it."""
@@ -67,7 +67,7 @@ def find_source(images: str) -> Source:
 
 
 def _cut_glob(images: str) -> tuple[str, str]:
-    """Return what stands before the first part with a pattern, and from there on."""
+    """Return the part of a path before the first part with a pattern, and the rest."""
     parts = images.split("/")
     first = next(i for i, part in enumerate(parts) if _GLOB_CHARACTERS & set(part))
     root = "/".join(parts[:first])

@@ -70,7 +70,7 @@ class TableShard:
 
     @property
     def has_images(self) -> bool:
-        """Whether a column holds images."""
+        """True if a column holds images."""
         return bool(self._image)
 
     @property

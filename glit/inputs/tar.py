@@ -25,7 +25,7 @@ class Member:
     name: str
     """Relative; empty for the place where the archive is damaged."""
     offset: int
-    """Of its first byte."""
+    """Offset of its first byte."""
     size: int
     """Bytes; negative for one that is refused (:data:`glit.storage.members.REFUSED`)."""
 

@@ -28,10 +28,10 @@ _NAMES = (
     "width and height)"
 )
 _SIZE = ("width", "height")
-"""Of the picture that the box is in."""
+"""Keys for the size of the picture that the box is in."""
 _NUMBERS = ("score", *_SIZE)
 _NAME_CHARS = 1000
-"""Of a label or a source, which every region's row repeats."""
+"""Most characters of a label or a source, which every region's row repeats."""
 _OTHERS = ("label", "score", "source", "sentences", "phrases", *_SIZE)
 _LISTS = ("sentences", "phrases")
 _LARGEST_SHARE = 1.5
@@ -67,7 +67,7 @@ def read_regions(file: Path, image_root: str, *, where: str = "") -> Iterator[tu
 
 
 def _region(row: dict[str, Any], file: Path, number: int) -> dict[str, Any]:
-    """Return what a row says of its region, without empty values."""
+    """Return the values of a row's region, without empty ones."""
     at = f"{file}: row {number}"
     known = (*BOXES, *_OTHERS, *PATH_KEYS)
     for key in row:

@@ -203,7 +203,7 @@ def rows_of(file: Path, is_read: Callable[[str], bool] | None) -> Iterator[tuple
 
 
 def finder(file: Path, image_root: str, where: str) -> Callable[[str], str]:
-    """Return what makes a row's path relative to the image root."""
+    """Return a function that makes a row's path relative to the image root."""
     if _is_address(image_root):
         beside = where.rpartition("/")[0] + "/" if _is_address(where) else ""
         under = image_root.removeprefix(beside) if beside else image_root
@@ -287,7 +287,7 @@ def _jsonl(file: Path) -> Iterator[tuple[int, dict]]:
 
 
 EMPTY_CELLS = frozenset(("nan", "NaN", "None", "NULL", "null", "<NA>"))
-"""How pandas, NumPy and SQL write a cell without a value."""
+"""Texts by which pandas, NumPy and SQL write a cell without a value."""
 
 
 def _csv(file: Path, is_read: Callable[[str], bool] | None) -> Iterator[tuple[int, dict]]:

@@ -102,7 +102,7 @@ class AuditQuestions:
 
     @property
     def what(self) -> str:
-        """What is judged, for the terminal."""
+        """The number and kind of the items that are judged, for the terminal."""
         return f"{len(self)} {self._record.plan.claim.of}"
 
     def question(self, number: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from glit.errors import InputError
 
 FORMAT, VERSION = "glit-corrections", 1
 _OPENING = json.dumps({"format": FORMAT})[:-1].encode()
-"""Of every line."""
+"""The beginning of every line."""
 Did = Literal[
     "move", "draw", "delete", "label", "edit", "strike", "pair", "tag", "note", "right", "undo"
 ]
@@ -33,7 +33,7 @@ KINDS = (
     "moved", "drawn", "deleted", "labelled", "edited", "struck", "paired", "tagged", "noted",
     "right",
 )  # fmt: skip
-"""What is counted: boxes, sentences, pairs and, the last three, samples."""
+"""Kinds of corrections that are counted: boxes, sentences, pairs and, the last three, samples."""
 _SLACK = 1e-3
 MOST_TEXT = 10_000
 """Characters of a sentence or a note."""
@@ -42,13 +42,13 @@ Corners = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What a person changed in a sample. Numbers are those of the dataset; drawn boxes follow."""
+    """A person's changes to a sample. Numbers are those of the dataset; drawn boxes follow."""
 
     boxes: Mapping[int, Corners] = field(default_factory=dict)
     """Moved regions, and drawn ones by numbers from the number of regions on."""
     deleted: tuple[int, ...] = ()
     labels: Mapping[int, str] = field(default_factory=dict)
-    """What is in a box, by the number of its region."""
+    """Names of what is in a box, by the number of its region."""
     texts: Mapping[int, str] = field(default_factory=dict)
     """Sentences in other words."""
     struck: tuple[int, ...] = ()
@@ -57,7 +57,7 @@ class State:
     tags: tuple[str, ...] = ()
     note: str = ""
     right: bool = False
-    """Whether the person called the sample right as it stands with these changes."""
+    """True if the person called the sample right as it stands with these changes."""
 
     def as_json(self) -> dict[str, Any]:
         """The value of ``state`` in a line."""
@@ -65,7 +65,7 @@ class State:
 
     @property
     def changes(self) -> bool:
-        """Whether the sample's boxes, sentences or pairs are not those of the dataset."""
+        """True if the sample's boxes, sentences or pairs are not those of the dataset."""
         of_boxes = self.boxes or self.deleted or self.labels
         return bool(of_boxes or self.texts or self.struck or self.pairs)
 
@@ -282,7 +282,7 @@ class Journal:
         self._mine: list[tuple[str, State | None]] = []
         self._lock = threading.Lock()
         self.cut = False
-        """Whether the file ended in an unfinished line."""
+        """True if the file ended in an unfinished line."""
         if not file.parent.is_dir():
             raise InputError(f"{file}: its folder does not exist")
         self.refresh()
@@ -297,7 +297,7 @@ class Journal:
         return self._mine[-1][0] if self._mine else None
 
     def of(self, sample_id: str) -> tuple[State | None, int, str]:
-        """Return what stands of a sample, the number of its lines, and who wrote the last."""
+        """Return the last state of a sample, the number of its lines, and who wrote the last."""
         lines = self._of.get(sample_id, [])
         return (lines[-1].state, len(lines), lines[-1].by) if lines else (None, 0, "")
 

@@ -31,7 +31,7 @@ from glit.text.thoughts import Keys, texts_in_json, without_thoughts
 
 _LETTERS, _NONE = "ABCD", "none"
 _AGAIN_ONE_IN = 20
-"""One item of so many is asked about twice."""
+"""Number of items, of which about one is asked about twice."""
 _AT_WORK = 64
 _SIDE = 672
 """Longest side of either picture, pixels."""
@@ -72,7 +72,7 @@ _LONGEST_WORD = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTally:
-    """What a run of the judge did."""
+    """The counts of a run of the judge."""
 
     judged: Judged
     asked: int
@@ -136,7 +136,7 @@ def judge(
 
 
 def _held(output: Path, judging: Judging) -> Judged:
-    """Return what the file holds already."""
+    """Return the opinions that the file holds already."""
     found = read_judged(output)
     if found.judging != judging:
         raise InputError(
@@ -163,7 +163,7 @@ class _Asked:
 
     @property
     def text(self) -> tuple[str, str]:
-        """What kind of text is asked about, and the text."""
+        """The kind of text that is asked about, and the text."""
         if self.kind == "boxes":
             return "Words", self.row.regions[self.first].label
         if self.kind == "phrases":
@@ -195,7 +195,7 @@ class _Asked:
 
     @property
     def keys(self) -> Keys:
-        """Those of the answer, and what may stand under each."""
+        """The keys of the answer, and what may stand under each."""
         numbers = [str(number) for number in range(1, len(self.others) + 1)]
         return {
             "answer": _LETTERS[: len(self.order)],
@@ -285,7 +285,7 @@ def _done(
 
 
 def _opinion(question: _Asked, answer: RawCaption, by: str) -> Opinion | None:
-    """Return what an answer says; None if it is no letter."""
+    """Return the opinion that an answer gives; None if it has no letter."""
     said = texts_in_json(answer.text)
     text = said.get("answer", "" if said else without_thoughts(answer.text)).strip()
     found = re.match(r"\W*([A-D])\b", text)

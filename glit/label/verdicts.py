@@ -14,7 +14,7 @@ from glit.plain import from_plain, limited
 
 _LONGEST_LINE = 1 << 16
 _OPENING = '{"sample_id"'
-"""How a line begins; another last line is not glit's to remove."""
+"""The beginning of a line; another last line is not glit's to remove."""
 
 Verdict = Literal["right", "wrong", "none", "false"]
 """``right``: the sentence tells of the region. ``wrong``: it tells of something elsewhere in the

@@ -33,7 +33,7 @@ _ANSWER_S = 2.0
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 _FILE_SUFFIXES = {".pt", ".pth", ".safetensors", ".bin", ".onnx"}
 _CHECKPOINTS = ("best", "last")
-"""Of a run of glit train; no model on the hub is taken for one."""
+"""Names of the checkpoints of a run of glit train; no model on the hub is taken for one."""
 LOCAL, PUBLISHED = "local", "published"
 """Revisions of what the user gives by its path, and of a file that has but one."""
 
@@ -56,7 +56,7 @@ class Resolved:
 
     @property
     def is_mini(self) -> bool:
-        """Whether it is one of glit's own models, which know the procedural scenes alone."""
+        """True for one of glit's own models, which know the procedural scenes alone."""
         return is_mini_folder(self.path)
 
     def identity(self) -> dict[str, str]:
@@ -104,11 +104,12 @@ class WeightsEntry:
     file: str = ""
     """Name of a file that is published outside the hub."""
     source: str = ""
-    """Where that file is published."""
+    """The address where that file is published."""
     num_bytes: int = 0
     """Its size; with ``id``, roughly that of its weights."""
     sha256: str = ""
-    """Of that file; with ``id``, of the pickle that its publisher gives in place of safetensors."""
+    """SHA-256 of that file; with ``id``, of the pickle that its publisher gives in place of
+    safetensors."""
     revision: str = "main"
     """Hub commit, or version of a mini model."""
 
@@ -149,8 +150,8 @@ def resolve(name: str, revision: str = "main", *, random_weights: bool = False) 
 
 
 def _locate(name: str, revision: str) -> tuple[WeightsEntry, Path | None, str]:
-    """Return what is known of a model, where it lies on this machine, and its revision; nothing is
-    downloaded or read."""
+    """Return a model's entry, its path on this machine, and its revision; nothing is downloaded or
+    read."""
     entry = _entry(name)
     if entry.mini:
         if not (folder := mini_model(entry.mini)).is_dir():
@@ -203,13 +204,14 @@ class LookedUp:
     """The state of a model, found without downloading it."""
 
     path: Path | None
-    """Where it lies; None where it is not here, or not whole."""
+    """Path of its files; None where it is not here, or not whole."""
     num_bytes: int
-    """Of its weights: as they lie here, else as published; 0 where that is not known."""
+    """Size of its weights in bytes: as they lie here, else as published; 0 where that is not known.
+    """
     fetch: str
     """The command that gets it; empty where no such model is known."""
     from_hub: bool
-    """Whether a build would fetch it by itself."""
+    """True if a build would fetch it by itself."""
 
 
 def look_up(name: str, revision: str = "main") -> LookedUp:
@@ -241,7 +243,7 @@ def weights_folder() -> Path:
 
 
 def _entry(name: str) -> WeightsEntry:
-    """Return what the manifest has under a name, a hub id or a file's name; else an entry for the
+    """Return the manifest's entry for a name, a hub id or a file's name; else an entry for the
     hub."""
     known = manifest()
     if name in known:
@@ -256,7 +258,7 @@ def _entry(name: str) -> WeightsEntry:
 
 
 def _entry_of_file(path: Path) -> WeightsEntry:
-    """Return what the manifest says of a file of this name; for others and folders nothing."""
+    """Return the manifest's entry for a file of this name; an empty one for others and folders."""
     known = [entry for entry in manifest().values() if entry.file == path.name]
     return known[0] if known and path.is_file() else WeightsEntry(licence="")
 

@@ -35,7 +35,7 @@ from glit.work.state import read_state, update_state
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
-    """What came of it."""
+    """The result of an addition."""
 
     manifest: Manifest
     images: str

@@ -34,7 +34,7 @@ from glit.work.state import BuildState, Retry, SourceNames, known_state, write_s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRequest:
-    """What the user asked for.
+    """The user's request for a build.
 
     Raises:
         UserError: the output is a file or no address, or the limit leaves no image.

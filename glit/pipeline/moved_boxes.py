@@ -17,7 +17,7 @@ from glit.storage.store import Store
 
 
 def moved_boxes_note(regions: UserTable | None, dataset: Store, files: Iterable[str]) -> str:
-    """One line on the boxes that were scaled or turned; empty if there are none.
+    """Return a line on the boxes that were scaled or turned; empty if there are none.
 
     Args:
         regions: the user's.

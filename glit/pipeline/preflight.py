@@ -23,7 +23,7 @@ from glit.work.scan import NOT_THERE, ScannedFiles
 
 _ROWS = 65_536
 _MOST_NAMED = 3
-"""How many captions without an image a message names."""
+"""Most captions without an image that a message names."""
 
 
 def note_user_files(plan: Plan, now: ScannedFiles, progress: StageProgress) -> None:

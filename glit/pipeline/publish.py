@@ -204,7 +204,7 @@ def _end_retry(work: Work) -> None:
 
 
 def _precisions(plan: Plan) -> dict[str, str]:
-    """Return what every step with a model computed in, by step."""
+    """Return the precision that every step with a model computed in, by step."""
     steps = {step.name: step.backend(plan.configs[step.name]) for step in plan.flow.steps}
     return {
         name: plan.configs[name].precision

@@ -33,7 +33,7 @@ _SECRET = re.compile(r"://[^/]*@|://.*\?|(password|secret|token|key)=", re.IGNOR
 
 
 def status(output: str) -> dict[str, Any]:
-    """Return what is done, pending and dropped, per stage; plain values.
+    """Return the progress of a dataset's build per stage: done, pending and dropped; plain values.
 
     ``adding`` says that an addition to a complete dataset is not finished, ``retrying`` that a
     retry is not, ``empty`` that every stage is done and nothing was left to ship, ``command``

@@ -20,7 +20,7 @@ class Lock:
     """The identity of every model by its role, as a manifest has it."""
 
     where: str
-    """What messages call it: the file it was read from."""
+    """Name of the lock in messages: the file it was read from."""
     models: Mapping[str, Mapping[str, str]]
 
     def revision(self, role: str, name: str) -> str | None:

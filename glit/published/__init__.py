@@ -31,11 +31,11 @@ class CaptionFormat:
     layouts: tuple[tuple[str, str, str], ...] = ()
     """For the documentation: what to give, where the images are, and the parts."""
     measured: bool = True
-    """Whether ``glit eval`` takes it."""
+    """True if ``glit eval`` takes it."""
     imported: bool = True
-    """Whether ``glit import`` takes it."""
+    """True if ``glit import`` takes it."""
     images_here: bool = False
-    """Whether pictures are looked for below the current folder, and not beside the annotations."""
+    """True if pictures are looked for below the current folder, and not beside the annotations."""
     page: ClassVar[str] = "docs/evaluation.md"
 
     def picture_folder(self, annotations: Path, images: Path | None) -> Path:

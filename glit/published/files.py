@@ -18,7 +18,7 @@ from glit.storage.members import spelt_on_disk
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 
 ALL = "all"
-"""As ``--split``: every part."""
+"""The value of ``--split`` for every part."""
 
 CHUNK = 1 << 20
 """Characters of a JSON array read at once."""
@@ -52,7 +52,7 @@ class AnnotatedImage:
     """Kinds and texts of captions that are published beside the long one and not measured."""
 
     growing: bool = False
-    """Whether the captions are the beginnings of one caption, shortest first."""
+    """True if the captions are the beginnings of one caption, shortest first."""
 
 
 def annotated(
@@ -102,7 +102,7 @@ def check_place(path: Path, folder: Path) -> Path:
 
 
 def leads_out(path: Path, folder: Path) -> str:
-    """Return what is wrong with a picture's path that leads out of the folder; else empty."""
+    """Return the fault of a picture's path that leads out of the folder; else empty."""
     whole, below = os.path.abspath(path), os.path.join(os.path.abspath(folder), "")
     if whole.startswith(below):
         return ""
@@ -211,7 +211,7 @@ class _Plain(pickle.Unpickler):
 
 
 def plain_pickle(data: bytes) -> Any:
-    """Return what a pickle holds, if that is lists, dictionaries, text and numbers; else a
+    """Return the content of a pickle, if it is lists, dictionaries, text and numbers; else a
     ValueError."""
     try:
         check_memo(data)

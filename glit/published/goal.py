@@ -74,8 +74,7 @@ def goal_joint(
 def goal_train(
     annotations: Path, images: Path | None, split: str | None
 ) -> Iterator[AnnotatedImage]:
-    """Return what GOAL's trainer reads, and ``glit export --to goal`` writes; its segments are
-    left.
+    """Read the lists of GOAL's trainer, as ``glit export --to goal`` writes them, without segments.
 
     Its lists of segments (``docci_segment_sim_bbox_del_org.json``) have ``original_filename`` and
     ``original_caption``; those of whole images (``DCI_train_del_org.json``) have ``filename`` and

@@ -27,18 +27,18 @@ class RegionImage:
     where: str = ""
     """Its entry, for people: ``line 4``."""
     shares: bool = True
-    """Whether boxes are shares of width and height; else pixels."""
+    """True if boxes are shares of width and height; else pixels."""
     stated: tuple[Any, Any] | None = None
     """Width and height of the picture that the boxes are in, as published; None if none are."""
     caption: str = ""
     rows: dict[tuple[float, ...], dict[str, Any]] = field(default_factory=dict)
     """Regions by their box, xyxy; texts are spans of the caption."""
     said: dict[str, int] = field(default_factory=dict)
-    """Where each text begins in the caption."""
+    """Offset of each text in the caption."""
     fault: str = ""
     """Why the image has to be left out; empty for a good one."""
     left_out: list[str] = field(default_factory=list)
-    """What is wrong with those of its regions that cannot be right."""
+    """Faults of those of its regions that cannot be right."""
 
     def say(self, text: str) -> Callable[[int, int], Span]:
         """Add a text to the caption; returns what makes its spans those of the caption.

@@ -93,7 +93,8 @@ def grit(annotations: Path, images: Path | None, split: str | None) -> Iterator[
 
 
 _GRIT_SIZE = ("original_width", "original_height")
-"""Of the picture that was fetched, which img2dataset may have cut to another shape since."""
+"""Keys for the size of the fetched picture, which img2dataset may have cut to another shape since.
+"""
 
 
 def _grit_row(row: dict[str, Any], folder: Path, where: str) -> RegionImage:

@@ -40,8 +40,8 @@ DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
     "punkt": ("nltk",),
     "phrases": ("textblob", "nltk"),
 }
-"""What decides the results of an extra that a step of a build may ask for, by the names that the
-package index has."""
+"""Packages that decide the results of an extra that a step of a build may ask for, by the names
+that the package index has."""
 
 
 def require(extra: str, *, needed_for: str) -> None:

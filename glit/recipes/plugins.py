@@ -26,7 +26,7 @@ from glit.errors import MissingPluginError, RecipeError, first_line
 VARIABLE = "GLIT_PLUGINS"
 GROUP = "glit.plugins"
 _PREFIX = "glit_plugin_"
-"""Of the names of modules that are single files."""
+"""Prefix of the names of modules that are single files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,20 +34,20 @@ class Plugin:
     """A module of somebody else's that has been loaded."""
 
     name: str
-    """As in ``plugins``: ``my_package.module``, or of a single file ``my_filter.py``."""
+    """Name in ``plugins``: ``my_package.module``, or of a single file ``my_filter.py``."""
     module: str
     """The name it was imported under."""
     package: str
     """The distribution it belongs to; empty of a single file."""
     version: str
-    """Of the distribution."""
+    """Version of the distribution."""
     sha256: str
-    """Of all Python files of its package, or of its single file; hex."""
+    """SHA-256 of all Python files of its package, or of its single file; hex."""
     source: bytes = b""
     """The content of a single file, which other machines may not have."""
 
     def identity(self) -> dict[str, str]:
-        """Return what fingerprints and manifests say of it."""
+        """Return its identity, as fingerprints and manifests record it."""
         found = {"name": self.name, "package": self.package, "version": self.version}
         return {**{key: value for key, value in found.items() if value}, "sha256": self.sha256}
 

@@ -28,7 +28,7 @@ def demands(
     bases: Mapping[str, Any],
     given: Collection[tuple[str, str]] = (),
 ) -> list[str]:
-    """Return what of a recipe's tables needs to be trusted, in words.
+    """Return the parts of a recipe's tables that need to be trusted, in words.
 
     Args:
         tables: raw ones of the file.

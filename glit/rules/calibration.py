@@ -33,12 +33,12 @@ class Calibration:
     rule: Mapping[str, Any]
     """The rule and its options, as in ``[pair]``."""
     scores: Mapping[str, Any]
-    """What gave the scores: the identity of the matcher, and settings of ``[score]`` that are not
-    the default."""
+    """The source of the scores: the identity of the matcher, and settings of ``[score]`` that are
+    not the default."""
     pair: Logistic
-    """Of a sentence's best region."""
+    """Regression for the probability of a sentence's best region."""
     support: Logistic | None = None
-    """Of a sentence."""
+    """Regression for the support of a sentence."""
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
     """Pairs, right ones among them, and where they are from; for people."""
 

@@ -16,13 +16,14 @@ from glit.rules.protocol import Matrix, is_detected
 Evidence = Mapping[str, Float[np.ndarray, " _"]]
 """By name, a number for every sentence; NaN where it is not known."""
 PAIR_EVIDENCE = ("value", "detected", "lead_over_regions", "lead_over_sentences")
-"""What every dataset has for a pair."""
+"""The evidence that every dataset has for a pair."""
 SUPPORT_EVIDENCE = ("closest", "image")
-"""What every dataset has for a sentence."""
+"""The evidence that every dataset has for a sentence."""
 AGREEMENT = "agreement"
-"""Of a pair, where a grounder was asked for the caption's phrases (``ground.enabled``)."""
+"""Evidence for a pair, where a grounder was asked for the caption's phrases (``ground.enabled``).
+"""
 LOGPROBS = ("mean_logprob", "min_logprob")
-"""Of a sentence, where the captioner said how sure it was."""
+"""Evidence for a sentence, where the captioner said how sure it was."""
 
 
 def pair_evidence(

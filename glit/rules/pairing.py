@@ -28,7 +28,7 @@ class Pairing:
     def __call__(
         self, scores: Scores, regions: Sequence[Region], sentences: Sequence[Sentence]
     ) -> tuple[Pair, ...]:
-        """One pair a sentence; ``pairs[0]`` is *the* local pair of the papers.
+        """Return one pair a sentence; ``pairs[0]`` is *the* local pair of the papers.
 
         Sentences with a region come first, then the more probable, then the higher value, then the
         earlier sentence; of regions of the same value the first is taken.

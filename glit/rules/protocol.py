@@ -24,7 +24,7 @@ class Values:
     """A rule's values for a sample's pairs."""
 
     value: Matrix
-    """How well every sentence and region go together; the highest of a row is the choice."""
+    """Score of every sentence with every region; the highest of a row is the choice."""
     null: Bool[np.ndarray, " S"]
     """Sentences that have no region."""
 

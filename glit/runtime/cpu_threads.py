@@ -14,7 +14,7 @@ import psutil
 import torch
 
 _SHORTEST_LOOK_S = 0.2
-"""What is seen in less time is a guess, and counts as little."""
+"""Shortest look in seconds: what is seen in less time is a guess, and counts as little."""
 
 
 class CpuThreads:
@@ -76,6 +76,6 @@ def _cores() -> list[int]:
 
 
 def _worked(times: object) -> float:
-    """Of a core's times, those in which it was not free."""
+    """Return the part of a core's times in which it was not free."""
     names = ("user", "nice", "system", "irq", "softirq", "steal")
     return sum(getattr(times, name, 0.0) for name in names)

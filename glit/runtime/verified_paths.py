@@ -102,7 +102,7 @@ def probe_input(*shape: int, like: Tensor, seed: int = 0) -> Tensor:
 
 
 def _difference(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float | None) -> str:
-    """Return what is wrong with the numbers found, or an empty string."""
+    """Return the fault of the numbers found, or an empty string."""
     for a, b in zip(found, wanted, strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"gives {a.dtype} {list(a.shape)} instead of {b.dtype} {list(b.shape)}"

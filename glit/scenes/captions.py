@@ -98,7 +98,7 @@ _RELATION_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SceneSentence:
-    """One sentence of a scene's caption."""
+    """A sentence of a scene's caption."""
 
     text: str
     char_start: int
@@ -117,7 +117,7 @@ class SceneCaption:
     text: str
     sentences: tuple[SceneSentence, ...]
     short: str
-    """One line that names every object by colour and shape, the background and the light."""
+    """A line that names every object by colour and shape, the background and the light."""
 
 
 def write_caption(scene: Scene) -> SceneCaption:
@@ -202,7 +202,8 @@ def light_sentence(scene: Scene, rng: random.Random) -> str:
 
 
 def short_caption(scene: Scene, rng: random.Random) -> str:
-    """One line: every object's colour and shape in shuffled order, background and light."""
+    """Return a line with every object's colour and shape in shuffled order, background and
+    light."""
     names = [_name(item) for item in scene.objects]
     rng.shuffle(names)
     text = f"{_listed(names)} on {BACKGROUNDS[scene.background]} in {LIGHTS[scene.light][0]}."

@@ -36,7 +36,7 @@ Row = Mapping[str, Any]
 
 
 def false_sentences_of(ground_truth: Path, *, seed: int) -> dict[str, dict[str, str]]:
-    """One false sentence of every kind for every scene that has a true one to make it from.
+    """Make one false sentence of every kind for every scene that has a true one to make it from.
 
     Returns:
         By kind, by path of the scene.
@@ -87,7 +87,8 @@ def changed_sentence(
 def _other_attribute(
     row: Row, sentence: Row, rows: Sequence[Row], draw: random.Random
 ) -> str | None:
-    """One of shape, colour and pattern changed, so that no object of the scene looks like that."""
+    """Return the sentence with another shape, colour or pattern, so that no object of the scene
+    looks like that."""
     seen = {tuple(each[name] for name in _VALUES) for each in row["objects"]}
     own = {name: sentence[name] for name in _VALUES}
     changes = [
@@ -146,7 +147,7 @@ def _capital(phrase: str) -> str:
 
 
 def _with_word(text: str, old: str, new: str) -> str:
-    """One word changed, and the article before it."""
+    """Return the text with one word changed, and the article before it."""
     found = re.search(rf"\b{old}\b", text)
     return text if found is None else replaced(text, *found.span(), new)
 

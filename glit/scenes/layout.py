@@ -41,7 +41,7 @@ def split_of_seed(seed: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SceneObject:
-    """One object of a scene."""
+    """An object of a scene."""
 
     shape: str
     colour: str

@@ -165,7 +165,8 @@ def _save_image(rendering: Rendering, path: Path, suffix: str) -> None:
 
 
 def sa1b_annotations(rendering: Rendering, *, name: str, image_id: int) -> dict[str, Any]:
-    """Return what SA-1B ships beside an image, with the truth for masks and full marks for each.
+    """Return annotations as SA-1B ships them beside an image, with the truth for masks and full
+    marks for each.
 
     The point of a mask is the middle one of its visible pixels.
     """
@@ -194,7 +195,7 @@ def sa1b_annotations(rendering: Rendering, *, name: str, image_id: int) -> dict[
 def _truth_row(
     scene: Scene, rendering: Rendering, caption: SceneCaption, suffix: str
 ) -> dict[str, Any]:
-    """One row of ``ground_truth.parquet``."""
+    """Return a row of ``ground_truth.parquet``."""
     height, width = rendering.object_ids.shape
     objects: list[dict[str, Any]] = [
         {

@@ -39,19 +39,20 @@ class Step(ABC):
     makes: ClassVar[tuple[str, ...]] = ()
     """The parts of a sample that it makes or changes."""
     filters: ClassVar[bool] = False
-    """Whether it is there to drop samples, so that every later step sees only what it kept. Any
-    other step may drop too; then the steps that depend on it do not see the sample."""
+    """True for a step that is there to drop samples, so that every later step sees only what it
+    kept. Any other step may drop too; then the steps that depend on it do not see the sample."""
     config: ClassVar[type]
     """Its table in a recipe: a frozen dataclass. It is off where the table has a
     key ``enabled`` that is false, or ``follows`` the table of another step that is off."""
     columns: ClassVar[Columns] = ()
-    """What its table adds to a sample."""
+    """The columns that its table adds to a sample."""
     reasons: ClassVar[Mapping[str, str]] = {}
     """Drop reasons of its own besides ``records.REASONS``, and what they mean."""
     retryable: ClassVar[bool] = False
-    """Whether its settings decide only who is dropped, so that ``glit retry --set`` takes them."""
+    """True if ``glit retry --set`` may change its settings, for the samples alone that are tried
+    again."""
     title: ClassVar[str] = ""
-    """What reports call what it makes; a step without one is left out there."""
+    """The name of its results in reports; a step without one is left out there."""
     shows: ClassVar[str] = "backend"
     """The key of its table that reports give beside the title."""
     role: ClassVar[str] = ""
@@ -112,7 +113,8 @@ class Step(ABC):
 
     @classmethod
     def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        """Return what decides its results beside its table: models, prompts, keys of other tables.
+        """Return the inputs that decide its results beside its table: models, prompts, keys of
+        other tables.
 
         Without more, that is the model of its role, if it has one.
         """
@@ -136,9 +138,9 @@ class TableStep(Step):
     key: ClassVar[str] = "sample_id"
     """The column that tells its rows apart."""
     dataset_columns: ClassVar[Columns] = ()
-    """Those of its columns that become columns of the dataset, after the standard ones."""
+    """Its columns that become columns of the dataset, after the standard ones."""
     extends: ClassVar[tuple[str, ...]] = ()
-    """Those of them that a step before it may make too; it then keeps what is in them."""
+    """The columns of these that a step before it may make too; it then keeps what is in them."""
 
     @classmethod
     def drops_before_models(cls, plan: Plan) -> bool:
@@ -153,7 +155,7 @@ class TableStep(Step):
 
     @classmethod
     def blank(cls, item: Any) -> dict[str, Any]:
-        """Return what a row says of its item before anything is done with it."""
+        """Return the row of an item before anything is done with it."""
         return {"sample_id": item.sample_id}
 
     @classmethod
@@ -173,8 +175,8 @@ class Stage(TableStep):
     """
 
     as_rows: ClassVar[tuple[Callable[[Any], Any], Callable[[Any], Any]] | None] = None
-    """Where its one column is a list that the sample has under the same name: what makes a row of
-    an item of it, and the other way."""
+    """Two functions, if its one column is a list that the sample has under the same name: one makes
+    a row of an item of it, one goes the other way."""
 
     @abstractmethod
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:

@@ -58,7 +58,7 @@ class CaptionConfig(CaptionerConfig):
     max_image_side: int = 0
     """Shrink images to this longer side before captioning; 0 keeps their size."""
     short: Literal["", "first_sentence"] = added("")
-    """Where a caption of the kind ``short`` comes from besides ``kinds``: ``first_sentence`` takes
+    """The source of a caption of the kind ``short`` besides ``kinds``: ``first_sentence`` takes
     that of ``caption``, without a model, for images that have no short one; empty adds none."""
     checks: Literal[1, 2] = told_by_step(2)
     """The checks of captions that models write. ``2`` also finds local loops, repeated sentences,
@@ -278,7 +278,7 @@ class WriteCaptions(CaptionStage):
 
 
 class StreamCaptions(WriteCaptions):
-    """As :class:`WriteCaptions` for a captioner that takes images one by one."""
+    """A :class:`WriteCaptions` for a captioner that takes images one by one."""
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         return (outcome for [outcome] in answered([self], samples, images))

@@ -38,7 +38,7 @@ class CaptionsAtWork:
         self.asked: dict[Future[RawCaption], tuple[int, int]] = {}
         """To the number of the sample and of the attempt."""
         self.broken: list[tuple[int, int]] = []
-        """What failed with an error, which may have come from another at work."""
+        """Requests that failed with an error, which may have come from another at work."""
 
     def ask(self, index: int, image: Pixels | Drop, attempt: int) -> None:
         if isinstance(image, Drop):
@@ -76,7 +76,7 @@ class CaptionsAtWork:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the outcome of the next sample is known."""
+        """True if the outcome of the next sample is known."""
         return self._given in self._outcomes
 
     def take_next(self) -> Outcome:

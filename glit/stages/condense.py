@@ -39,7 +39,7 @@ class CondenseConfig(WriterConfig):
 
     table: ClassVar[str] = "condense"
     enabled: bool = False
-    """Whether images without a caption of the kind ``short`` get one that is condensed from
+    """True gives images without a caption of the kind ``short`` one that is condensed from
     ``caption``; needs the extra ``punkt``."""
     backend: str = "endpoint"
     """``endpoint`` or ``vllm``; language models and captioners alike."""
@@ -119,7 +119,7 @@ class CondenseStage(Stage):
     def _tried(
         self, samples: Sequence[Sample], todo: Mapping[int, str], attempt: int
     ) -> dict[int, tuple[Outcome, str | None]]:
-        """Return what :meth:`_outcome` says of each sample, by its number.
+        """Return the result of :meth:`_outcome` for each sample, by its number.
 
         Args:
             samples: all of them.
@@ -147,8 +147,8 @@ class CondenseStage(Stage):
         return with_short(sample, self._splitter), remark
 
     def _fault(self, sample: Sample, text: str) -> str | None:
-        """Return what to tell the model about its answer, which may be nothing; None for a good
-        one."""
+        """Return a remark for the model on its answer, which may be empty; None for a good
+        answer."""
         assert sample.caption is not None
         if caption_fault(text, language=self._language):
             return ""

@@ -19,7 +19,8 @@ from glit.images import Pixels
 CropView = Literal["tight", "context", "blur", "dense"]
 
 CONTEXT_SHARE = 0.25
-"""Of the box's width and height, added on every side and cut at the image's edge."""
+"""The share of the box's width and height that is added on every side and cut at the image's edge.
+"""
 BLUR_SHARE = 0.05
 """Standard deviation of the blur, as a share of the image's shorter side."""
 _BLURRED_SIDE_PX = 512

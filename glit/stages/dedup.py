@@ -20,7 +20,8 @@ from glit.storage.duckdb_temp import spilling
 
 VERSION = 1
 NEAR_VERSION = 2
-"""Of the search for near-duplicates; 1 compared hashes alone, those of even pictures too."""
+"""Version of the search for near-duplicates; 1 compared hashes alone, those of even pictures too.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class Duplicate:
 
     chunk: int
     row: int
-    """Of the chunk's ingest table."""
+    """Row of the chunk's ingest table."""
     sample_id: str
     source_path: str
     kept_path: str

@@ -38,9 +38,9 @@ class ExcludeConfig(RecipeTable):
 
     table: ClassVar = "exclude"
     enabled: bool = False
-    """Whether images of ``lists`` are dropped as ``in_evaluation``: the same file, and the same
-    picture re-encoded, resized, recoloured, turned, mirrored, cropped to 80 %, or cropped so in
-    the list."""
+    """True drops images of ``lists`` as ``in_evaluation``: the same file, and the same picture
+    re-encoded, resized, recoloured, turned, mirrored, cropped to 80 %, or cropped so in the list.
+    """
     lists: tuple[str, ...] = ()
     """Files that ``glit overlap`` wrote, paths or addresses that all workers can read."""
     model: str = added("")
@@ -52,11 +52,11 @@ class ExcludeConfig(RecipeTable):
     cosine: float = added(LEAST_COSINE, above=0, most=1)
     """The cosine of two embeddings from which images mean the same."""
     device: Device = speed_only("auto")
-    """Where the model runs; ``auto`` uses a GPU if there is one."""
+    """The device of the model; ``auto`` uses a GPU if there is one."""
 
     @property
     def precision(self) -> Precision:
-        """Of the model; that of the lists' embeddings."""
+        """The precision of the model; that of the lists' embeddings."""
         return "float32"
 
     def check(self) -> None:

@@ -18,7 +18,7 @@ from glit.stages.base import Stage, Step, TableStep
 from glit.stages.plan import Recipe
 
 EVERYTHING = "*"
-"""As what a step reads: whatever the steps before it make."""
+"""An entry of ``reads`` for whatever the steps before it make."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Flow:
 
     @property
     def later_stages(self) -> dict[str, type[Stage]]:
-        """Those that turn samples into samples: all but the first."""
+        """The stages that turn samples into samples: all but the first."""
         return {step.name: step for step in self.steps if issubclass(step, Stage)}
 
     @property

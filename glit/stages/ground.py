@@ -44,15 +44,15 @@ class GroundConfig(GrounderConfig):
     """Boxes of the noun phrases of every sentence."""
 
     enabled: bool = False
-    """Whether a detector looks for the caption's phrases, which needs the extra ``phrases``, or a
-    file gives them."""
+    """True looks for the caption's phrases with a detector, which needs the extra ``phrases``, or
+    reads them from a file."""
     backend: str = "zero-shot"
     """``zero-shot``: LLMDet, MM-Grounding-DINO, Grounding DINO, OWLv2, OWL-ViT or OmDet-Turbo;
     ``sam3``: SAM 3; ``ultralytics``: YOLOE or YOLO-World. ``file`` and ``provided``: no model; the
     files of these backends of ``propose`` give phrases and their boxes."""
     add_regions: bool = True
-    """Whether boxes that are no region yet become one; else only phrases and regions that fit
-    together are kept."""
+    """True makes regions of boxes that are none yet; false keeps only phrases and regions that fit
+    together."""
     same_iou: float = limited(0.7, above=0, most=1)
     """A box that overlaps a region with this IoU or more is that region. A cell of the grid never
     takes the place of a box."""

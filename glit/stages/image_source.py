@@ -21,12 +21,12 @@ from glit.storage.store import Store
 T = TypeVar("T")
 Loaded = tuple[Sample, Pixels | Drop]
 MOST_BYTES = 1 << 30
-"""Of decoded pixels that wait for a model, and of those that a model is given together: thirty
-photographs of 12 megapixels, two of 150."""
+"""Most bytes of decoded pixels that wait for a model, and of those that a model is given together:
+thirty photographs of 12 megapixels, two of 150."""
 
 
 class ImageSource:
-    """Where a stage's images come from.
+    """The source of a stage's images.
 
     Args:
         store: where the images lie.
@@ -89,8 +89,8 @@ def read_files(
     table: UserTable | None,
     read: Callable[..., list[T]],
 ) -> Iterator[list[T] | Drop]:
-    """Return what ``read(text, width=, height=)`` finds of each sample, or a drop: in the file
-    beside its image, or in its rows of the user's regions."""
+    """Yield the results of ``read(text, width=, height=)`` for each sample, or a drop; the text is
+    the file beside its image, or its rows of the user's regions."""
     rows = table.rows([s.source_path for s in samples]) if table and backend.brings else {}
     for sample in samples:
         if table is not None and backend.brings:
@@ -134,5 +134,5 @@ def _no_masks(message: str) -> Drop:
 
 
 def num_bytes(sample: Sample) -> int:
-    """Of its decoded pixels."""
+    """Return the size of its decoded pixels in bytes."""
     return 3 * sample.width * sample.height

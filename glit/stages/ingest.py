@@ -96,7 +96,8 @@ class Ingest(TableStep):
 def ingest(
     entries: Sequence[Entry], store: Store, config: IngestConfig, *, threads: int = 2
 ) -> Iterator[dict[str, Any]]:
-    """One row of the ingest table per entry, in order; files that cannot be used carry a drop."""
+    """Yield one row of the ingest table per entry, in order; files that cannot be used carry a
+    drop."""
     with ThreadPoolExecutor(threads, thread_name_prefix="ingest") as pool:
         most = max(1, len(entries))
         yield from map_ahead(pool, lambda entry: _row(entry, store, config), entries, most=most)

@@ -21,20 +21,20 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextQuestion:
-    """What a language model is asked about a sample."""
+    """A question to a language model about a sample."""
 
     sample: Sample
     prompt: str
     """The whole of it."""
     keys: Keys | None = None
-    """Of the JSON object that it must answer with, () for plain text; None as its configuration
-    says."""
+    """Keys of the JSON object that it must answer with, () for plain text; None as its
+    configuration says."""
 
 
 def answers(
     model: ContinuousCaptioner, questions: Mapping[Key, TextQuestion], *, attempt: int
 ) -> dict[Key, RawCaption | Drop]:
-    """Return what the model answers to each question; a drop where it fails with an error.
+    """Return the model's answer to each question; a drop where it fails with an error.
 
     Args:
         model: takes texts without an image.

@@ -41,7 +41,7 @@ class NegativesConfig(WriterConfig):
 
     table: ClassVar[str] = "negatives"
     enabled: bool = False
-    """Whether the dataset gets a column ``negatives``."""
+    """True gives the dataset a column ``negatives``."""
     backend: str = added(RULES)
     """``rules`` exchanges words and needs the extra ``phrases``; ``endpoint`` and ``vllm`` ask a
     language model."""
@@ -49,8 +49,8 @@ class NegativesConfig(WriterConfig):
     """Largest number of false sentences that ``rules`` make of one sentence. The kinds attribute,
     count, object, position and relation take turns."""
     kinds: tuple[str, ...] = added(("attribute", "negation", "addition"))
-    """What a language model is asked for, one false sentence of each kind: ``attribute``,
-    ``count``, ``object``, ``position``, ``relation``, ``negation``, ``addition``."""
+    """Kinds of false sentences, one sentence of each, that a language model is asked for:
+    ``attribute``, ``count``, ``object``, ``position``, ``relation``, ``negation``, ``addition``."""
     model: str = added("Qwen/Qwen3-4B-Instruct-2507")
     """The language model: a hub id or a folder; for endpoints the served name."""
     revision: str = added("main")
@@ -62,8 +62,8 @@ class NegativesConfig(WriterConfig):
     max_model_len: int = added(4096)
     """Context of the vLLM engine."""
     structured: bool = added(True)
-    """Whether the server or engine is told the JSON schema of its answers; false for servers that
-    know no ``response_format``."""
+    """True tells the server or engine the JSON schema of its answers; false for servers that know
+    no ``response_format``."""
     options: Any = None
     """Keys of the backend's own."""
     choice: ClassVar[Choice] = Choice(

@@ -80,11 +80,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """One file of the dataset: its place among those of its series, and what goes into it."""
+    """A file of the dataset: its place among those of its series, and what goes into it."""
 
     index: int
     total: int
-    """Of its series."""
+    """Number of files of its series."""
     pieces: tuple[Piece, ...]
     series: int = 0
 

@@ -137,8 +137,8 @@ class PairConfig(RecipeTable):
 def identity_of_scores(
     models: Mapping[str, Mapping[str, str]], score: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what a calibration must fit to: the models behind the scores, and how they saw
-    regions.
+    """Return the identity of scores, which a calibration must fit to: the models behind the scores,
+    and how they saw regions.
 
     Args:
         models: identities by role, as in the manifest; after a merge of several, ``matcher-2``.
@@ -210,7 +210,8 @@ class PairStage(Stage):
 
     @classmethod
     def identity_of(cls, config: PairConfig, calibration: Calibration | None) -> Mapping[str, Any]:
-        """Return what else decides the pairs: the calibration, the version of the rule."""
+        """Return the further inputs that decide the pairs: the calibration, the version of the
+        rule."""
         version = getattr(type(config.make_rule()), "version", 1)
         return {
             **({} if calibration is None else {"calibration": calibration.as_dict()}),

@@ -71,7 +71,8 @@ class Plan:
     """
 
     recipe: Recipe
-    """As the user wrote it; a rule's logit scale is the matcher's own where none was given."""
+    """The recipe as the user wrote it; a rule's logit scale is the matcher's own where none was
+    given."""
     flow: Flow
     """Its enabled steps."""
     configs: Mapping[str, Any]
@@ -79,9 +80,9 @@ class Plan:
     models: Mapping[str, Resolved]
     """By role: captioner, tokenizer, proposer, matcher."""
     prompt: str
-    """What captioners are asked."""
+    """The prompt of captioners."""
     further_prompts: Mapping[str, str] = field(default_factory=dict)
-    """What captioners are asked for captions of further kinds."""
+    """The prompts of captioners for captions of further kinds."""
     brought: BroughtCaptions | None = None
     """The user's captions."""
     regions: UserTable | None = None
@@ -92,7 +93,7 @@ class Plan:
     """The steps that read something besides the image, in the order of ``Chunk.beside``: files
     beside it, then its captions and its regions in the user's files."""
     calibration: Calibration | None = None
-    """What gives pairs their probability."""
+    """The calibration that gives pairs their probability."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """By step: a hash of all that decides its results."""
 

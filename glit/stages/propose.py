@@ -40,8 +40,8 @@ class ProposeConfig(ProposerConfig):
     """The regions that compete for a sentence."""
 
     enabled: bool = added(True)
-    """Whether images get regions; false also turns ``score`` and ``pair`` off: a dataset of
-    captions alone, with empty ``regions`` and ``pairs`` and no matcher."""
+    """True gives images regions; false also turns ``score`` and ``pair`` off: a dataset of captions
+    alone, with empty ``regions`` and ``pairs`` and no matcher."""
     backend: str = "yolos+grid"
     """``yolos+grid`` is FLISM's proposer and ``sam`` is LISM's; ``yolo`` runs an ultralytics file;
     ``sa1b`` reads LISM's masks from NAME.json beside the image, as SA-1B ships them; ``file``

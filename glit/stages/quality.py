@@ -38,7 +38,7 @@ class QualityConfig(ModelConfig):
 
     table: ClassVar = "quality"
     enabled: bool = False
-    """Whether images are measured; the dataset gets a column ``quality``."""
+    """True measures images; the dataset gets a column ``quality``."""
     backend: str = "measures"
     """``measures`` needs no model; ``classifier`` adds the labels of an image classifier."""
     model: str = ""

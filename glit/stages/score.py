@@ -216,7 +216,7 @@ class ScoreStage(Stage):
         return np.split(joined, np.cumsum(counts)[:-1])
 
     def _embed_dense(self, items: Sequence[tuple[Sample, Pixels | Drop]]) -> list[np.ndarray]:
-        """As :meth:`_embed`, of one pass over each image."""
+        """Embed regions as :meth:`_embed` does, in one pass over each image."""
         images = [image for _, image in items if not isinstance(image, Drop)]
         boxes = [_region_boxes(sample) for sample, _ in items]
         return self._matcher.embed_dense(images, boxes, scale=self._config.dense_scale)

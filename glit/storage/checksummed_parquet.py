@@ -19,7 +19,7 @@ from glit.data.parquet import PINNED
 _KEY = b"glit.sha256"
 _HEX = 64
 _VALUE = b"\x18\x40"
-"""What Thrift's compact protocol puts between key and value: a string, of 64 bytes."""
+"""Bytes that Thrift's compact protocol puts between key and value: a string, of 64 bytes."""
 
 
 class SealError(ValueError):

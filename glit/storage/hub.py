@@ -45,7 +45,8 @@ def hub_settings() -> dict[str, Any]:
 
 
 def hub_fault(error: BaseException | None) -> tuple[str, bool] | None:
-    """Return what the Hub's client met, without addresses, and whether the token is at fault.
+    """Return the error that the Hub's client met, without addresses, and whether the token is at
+    fault.
 
     Returns:
         None for an error of something else.

@@ -32,7 +32,7 @@ CREDENTIALS = frozenset(
 _BEYOND_END = frozenset({"InvalidRange", "416"})
 _MODULES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "models": "huggingface-hub"}
 _DENIED_TO_ONE = frozenset({"AuthorizationPermissionMismatch"})
-"""What Azure calls an object that this key may not read, while the key itself is good."""
+"""Azure's code for an object that this key may not read, while the key itself is good."""
 _COPY_LOOK_S = 1.0
 
 

@@ -87,8 +87,8 @@ def _merged(own: dict[str, Any], users: dict[str, Any]) -> dict[str, Any]:
 
 
 def _quiet_loggers() -> None:
-    """Return what a client logs goes to handlers that there are, and else not to standard error:
-    what is to be said is in the error."""
+    """Keep messages of clients off standard error, also if no handler takes them: errors say what
+    is to be said."""
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         if not any(isinstance(each, logging.NullHandler) for each in logger.handlers):

@@ -71,7 +71,7 @@ class Store:
 
     @property
     def name(self) -> str:
-        """Of the root: the last part of its path or address."""
+        """Name of the root: the last part of its path or address."""
         return self._base.rstrip("/").rpartition("/")[2]
 
     def below(self, folder: str) -> Store:

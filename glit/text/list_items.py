@@ -19,8 +19,8 @@ _ALONE = re.compile(rf"(?:{_BULLET}\s*)?{_LABEL}|{_BULLET}|[-–*]")
 _LONGEST_MARKER = 12
 _SIGNS = frozenset("•⁃‣▪◦●")
 _FIRSTS = tuple(label + after for label in "1aAiI" for after in ".)")
-"""What stands in every text with a list, after one of these or at the start of the text; a quick
-look."""
+"""Labels of first items: a text with a list has one, after one of ``_BEFORE`` or at its start; a
+quick look."""
 _BEFORE = (" ", "\n", "\t", "(", *_SIGNS)
 _ENDED = re.compile(r"[.!?:;…。)\]\"”»]\s*$")
 _ROMAN = {"i": 1, "v": 5, "x": 10}
@@ -30,7 +30,7 @@ _ROMAN = {"i": 1, "v": 5, "x": 10}
 class _Marker:
     start: int
     end: int
-    """Where the text of its item begins."""
+    """Offset of the text of its item."""
     values: frozenset[tuple[str, int]]
     """Kinds of numbering and places in it; "i" is a letter and a Roman number."""
 

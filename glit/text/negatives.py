@@ -33,7 +33,7 @@ KINDS = ("attribute", "count", "object", "position", "relation")
 
 _WORD = re.compile(r"\w+")
 _SAYS = re.compile(r"(?:is|are|was|were|and|looks?),? $|, $", re.IGNORECASE)
-"""What stands before an adjective that is said of a thing: "is small, red and plain"."""
+"""Pattern of the words before an adjective that is said of a thing: "is small, red and plain"."""
 _ENDS = "left|right|corner|side|edge"
 _CENTRE = "middle|centre|center"
 _PLACE = re.compile(
@@ -64,12 +64,12 @@ class FalseSentence:
     """A sentence that was true before one word or phrase was changed."""
 
     kind: str
-    """One of :data:`KINDS`."""
+    """The kind, one of :data:`KINDS`."""
     text: str
     claim: frozenset[str]
     """The words that a true sentence of the caption must not hold all of."""
     new: str
-    """What is said in the place of the truth."""
+    """The words in the place of the truth."""
 
 
 def negatives(

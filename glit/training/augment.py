@@ -32,7 +32,7 @@ class Augmentation:
     """The crop and the mirroring of one image in one epoch."""
 
     box_xyxy: tuple[int, int, int, int]
-    """What is kept of it, pixels."""
+    """The part of the image that is kept, pixels."""
     mirrored: bool
 
     @property

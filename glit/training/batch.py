@@ -61,7 +61,7 @@ class Batch:
     similarity_BK: Float[Tensor, "b k"]
     """The matcher's cosine of the pair."""
     weight_BK: Float[Tensor, "b k"]
-    """How much the pair counts; zero in empty slots."""
+    """Weight of the pair; zero in empty slots."""
     local_key_BK2: Float[Tensor, "b k 2"]
     """Hash of every pair's sentence (:func:`words_key`), zeros in empty slots."""
     caption_key_B2: Float[Tensor, "b 2"]
@@ -99,9 +99,9 @@ class PixelPlace:
     whole: UInt8[Tensor, "3 side side"] | None
     """None where whole images are not needed."""
     crops: UInt8[Tensor, "m 3 side side"]
-    """One for each of its pairs; none where they are not needed."""
+    """A crop for each of its pairs; none where they are not needed."""
     patches: Bool[Tensor, "k p"] | None = None
-    """One row for each of its pairs; None where masks are not asked for."""
+    """A row of patches for each of its pairs; None where masks are not asked for."""
     inputs: Mapping[str, Tensor] = field(default_factory=dict)
     """For what the objective prepares."""
 

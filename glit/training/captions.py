@@ -71,7 +71,7 @@ def check_captions(config: TrainConfig, dataset: Mixture, objective: Objective) 
 
 
 def short_text_note(config: TrainConfig, dataset: str) -> str:
-    """Return what the run says of its short texts before it begins; empty where it has none."""
+    """Return the note on short texts that a run shows before it begins; empty where it has none."""
     objective = config.make_objective()
     if not (objective.takes_short and objective.needs.num_texts):
         return ""

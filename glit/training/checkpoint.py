@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _STAYS = "trainer/stays"
 """An empty file in checkpoints that are not removed when newer ones come."""
 _WRITING, _REPLACED, _REMOVED = ".writing-", ".replaced-", ".removed-"
-"""How the names of folders begin that are no checkpoints yet, or no more."""
+"""Prefixes of folders that are no checkpoints yet, or no more."""
 
 
 class Checkpoints:

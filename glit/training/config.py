@@ -232,7 +232,7 @@ class TrainConfig(RecipeTable):
 
     @property
     def is_measured(self) -> bool:
-        """Whether checkpoints are measured on something."""
+        """True if checkpoints are measured on something."""
         return bool(self.validation or self.validation_classes)
 
     def _check_locks(self) -> None:

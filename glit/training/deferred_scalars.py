@@ -30,7 +30,7 @@ class Unseen:
 
     @property
     def too_many(self) -> bool:
-        """Whether the numbers must be fetched now, if log lines are far apart."""
+        """True if the numbers must be fetched now, if log lines are far apart."""
         return len(self._unseen) >= _MOST
 
     def add(self, what: str, value: torch.Tensor, position: Position) -> None:

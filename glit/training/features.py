@@ -54,7 +54,7 @@ class Features:
     similarity_NK: Float[Tensor, "n k"]
     """The matcher's cosine of the pair, from the dataset."""
     weight_NK: Float[Tensor, "n k"]
-    """How much the pair counts in local losses: 1, or its probability; zero in empty slots."""
+    """Weight of the pair in local losses: 1, or its probability; zero in empty slots."""
     local_key_NK2: Float[Tensor, "n k 2"]
     """Hash of each sentence (:func:`glit.training.batch.words_key`), the same for sentences that
     differ in case and punctuation alone; zeros in empty slots."""

@@ -36,7 +36,8 @@ _COMPUTED_WITH = (
     "image_size",
     "eos_token_id",
 )
-"""Of each tower's configuration: where two models differ here, their weights mean other things."""
+"""Keys of each tower's configuration: where two models differ here, their weights mean other
+things."""
 
 
 def interpolate(

@@ -15,7 +15,7 @@ from glit.training.gather import num_ranks
 
 
 class Interrupt:
-    """Whether a signal asked this process to stop."""
+    """The signal that asked this process to stop, if one did."""
 
     signum: int = 0
     """The first signal's number; 0: none came."""

@@ -92,5 +92,5 @@ def _anywhere(path: str) -> str:
 
 
 def _worker(settings: dict[str, Any]) -> None:
-    """One process of the run; Ray Train has made the process group."""
+    """Run one process of the run; Ray Train has made the process group."""
     train(**{key: value for key, value in settings.items() if key != "plugins"})

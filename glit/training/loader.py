@@ -39,7 +39,7 @@ _IMAGE, _CAPTION = 1, 2
 further texts."""
 
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
-"""What ``map`` is."""
+"""A function with the arguments and results of ``map``."""
 
 
 class BatchLoader:
@@ -202,7 +202,7 @@ class _Pass:
             )
 
     def _augment(self, number: int, row: int) -> Augment | None:
-        """Return what is done to a sample's image, by draws of its own."""
+        """Return the function that augments a sample's image, by draws of its own; None without."""
         config = self.loader.config
         if config.min_crop == 1 and not config.flip:
             return None

@@ -43,14 +43,14 @@ class Encoded:
     encoder: ClipEncoder
     """Projects tokens into the shared space."""
     batch: Batch
-    """What was encoded."""
+    """The batch that was encoded."""
     tokens: Tokens | None = None
-    """Where ``needs.tokens`` or ``needs.pooled_patches`` asks for them."""
+    """The tokens, where ``needs.tokens`` or ``needs.pooled_patches`` asks for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleOutput:
-    """What a module returns, under names that it chooses."""
+    """The results of a module, under names that it chooses."""
 
     rows: Mapping[str, Tensor] = field(default_factory=dict)
     """[B, ...] a row a sample; gathered over processes with gradients, as ``features.made``."""

@@ -37,14 +37,14 @@ class Objective(RecipeTable, ABC):
     table: ClassVar[str] = "train"
 
     own_encoders: ClassVar[bool] = False
-    """Whether the objective's module encodes images and texts itself. Then CLIP's towers encode
+    """True if the objective's module encodes images and texts itself. Then CLIP's towers encode
     nothing and are not trained."""
 
     takes_short: ClassVar[bool] = False
-    """Whether :meth:`texts` takes ``short``, a sample's short caption or None."""
+    """True if :meth:`texts` takes ``short``, a sample's short caption or None."""
     needs_short: ClassVar[bool] = False
-    """Whether images without a short caption have no further text; else it is their first
-    sentence."""
+    """True if images without a short caption have no further text; else it is their first sentence.
+    """
 
     @property
     @abstractmethod

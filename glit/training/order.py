@@ -65,7 +65,7 @@ def grouped_within_batches(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPlan:
-    """How an epoch of ``num_samples`` is cut into batches and those among ranks."""
+    """A plan that cuts an epoch of ``num_samples`` into batches and those among ranks."""
 
     num_samples: int
     """Samples of the epoch."""
@@ -77,7 +77,7 @@ class BatchPlan:
     """Processes that share a batch."""
 
     drop_last: bool = False
-    """Whether a smaller last batch is skipped."""
+    """True skips a smaller last batch."""
 
     def __len__(self) -> int:
         """Batches an epoch."""

@@ -19,6 +19,6 @@ class TrainResult:
     checkpoint: Path
     """The last checkpoint."""
     interrupted: bool
-    """Whether the user stopped it; ``resume`` goes on."""
+    """True if the user stopped it; ``resume`` goes on."""
     signum: int = 0
     """Number of the signal that stopped it; 0: none, or another process got it."""

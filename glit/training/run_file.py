@@ -34,7 +34,7 @@ MAY_CHANGE = {
     "keep_every",
     "trackers",
 }
-"""What a resumed run may do otherwise: how long it goes, how it is fed, and what it reports."""
+"""Settings that a resumed run may change: how long it goes, how it is fed, and what it reports."""
 
 
 def write_run_file(

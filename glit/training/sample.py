@@ -31,9 +31,9 @@ class PlannedSample:
     texts: tuple[str, ...] = ()
     """Further texts that the objective picked."""
     augmentation: Augmentation | None = None
-    """What is done to the image before all else; pairs and boxes are of the changed one."""
+    """The change to the image before all else; pairs and boxes are of the changed one."""
     filler: bool = False
-    """Whether it only fills up a batch."""
+    """True if it only fills up a batch."""
 
     def write_pixels(
         self,

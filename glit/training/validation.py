@@ -27,7 +27,7 @@ class ValidationScore:
     metrics: Mapping[str, float]
     """For the log."""
     score: float
-    """What the best checkpoint is chosen by; higher is better."""
+    """The score that the best checkpoint is chosen by; higher is better."""
 
 
 Measure = Callable[[], ValidationScore]

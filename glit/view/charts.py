@@ -24,7 +24,7 @@ MOST_LABELS = 2000
 """Labels that the page offers; any other can be typed."""
 
 _WORD = r"[^\s\v\x1c-\x1f\x{85}\p{Z}]+"
-"""What ``str.split`` leaves, for DuckDB's regular expressions."""
+"""Pattern of the words that ``str.split`` leaves, for DuckDB's regular expressions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Chart:
     name: str
     title: str
     thing: str
-    """What is counted, in the plural."""
+    """Name of the things that are counted, in the plural."""
     sql: str
     """Gives the numbers, one a row, in a column ``value``."""
     step: float = 1

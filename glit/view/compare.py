@@ -22,12 +22,12 @@ from glit.view.report import overview, thumbnail_url
 from glit.view.samples import sample
 
 MOST_COMPARED = 2000
-"""Of the samples that both have; more are drawn by chance."""
+"""Most samples in both datasets that are compared; of more, so many are drawn by chance."""
 SAME_IOU = 0.5
 """From this overlap on, two boxes are the same choice."""
 
 KINDS = ("same", "other", "only_a", "only_b", "neither", "reworded")
-"""What two datasets say of a sentence: the same region, another, only one has any, none, or the
+"""Relations of two datasets on a sentence: the same region, another, only one has any, none, or the
 sentence is not in both."""
 
 
@@ -36,7 +36,7 @@ class Comparison:
     """Two rows of the same image."""
 
     kinds: tuple[str, ...]
-    """One of :data:`KINDS` for every sentence of A, then for those that only B has."""
+    """The kind in :data:`KINDS` of every sentence of A, then of those that only B has."""
     apart_a: tuple[int, ...]
     """Sentences of A whose choice is another in B."""
     apart_b: tuple[int, ...]
@@ -129,7 +129,7 @@ def compare_data(
 
 
 def difference(a: Dataset, b: Dataset, *, seed: int = 0) -> dict[str, Any]:
-    """Return what differs between two datasets, as JSON.
+    """Return the differences of two datasets, as JSON.
 
     ``images``: how many only A has, only B, and both. ``settings``: values of A and B by
     ``table.key`` of their recipes, where they differ, None where one has no such key; by

@@ -9,9 +9,10 @@ import duckdb
 from glit.view.originals import Originals
 
 IN_PAGE = 200
-"""Of every reason, on a page by itself."""
+"""Most images of every reason, on a page by itself."""
 _PICTURES = 250
-"""Of all reasons together, on a page by itself: with those of 200 samples it stays under 15 MB."""
+"""Most pictures of all reasons together, on a page by itself: with those of 200 samples it stays
+under 15 MB."""
 _SIDE, _BYTES = 200, 6 << 10
 _ROWS = """
     SELECT stage || '/' || reason AS why, sample_id, source_path AS path, message FROM drops

@@ -149,7 +149,7 @@ def _shipped(dataset: Dataset, number: int, copies: list[dict[str, str]]) -> dic
 
 
 def _choice(row: Row, sentence: int, pair: Pair | None) -> dict[str, Any]:
-    """Return what a sentence was given, what else there was, and what decided."""
+    """Return a sentence's choice, the next best regions, and the numbers that decided."""
     cosines = row.similarity[sentence]
     order = (-cosines).argsort(kind="stable")
     whole = None if row.image_similarity is None else float(row.image_similarity[sentence])
@@ -167,7 +167,7 @@ def _choice(row: Row, sentence: int, pair: Pair | None) -> dict[str, Any]:
 
 
 def _about(dataset: Dataset) -> dict[str, Any]:
-    """Return what holds for the whole dataset: rule, models, fingerprints."""
+    """Return the facts on the whole dataset: rule, models, fingerprints."""
     manifest, pair = dataset.manifest, dataset.manifest.recipe.table("pair")
     told = story(manifest)
     short = manifest.recipe.table(SplitStage.name).get("short_context", SplitConfig().short_context)
@@ -264,7 +264,7 @@ def _phrase_lines(sentence: int, found: dict[str, Any]) -> Iterator[str]:
 
 
 def why(sentence: dict[str, Any], found: dict[str, Any]) -> str:
-    """One line: the choice for a sentence, and the reason."""
+    """Return a line with the choice for a sentence, and the reason."""
     if sentence["best_region"] is None:
         return "no pair"
     best = sentence["best_region"]

@@ -19,7 +19,7 @@ RUN_FILE, METRICS = "run.json", "metrics.jsonl"
 _MOST_POINTS = 300
 _NUM_MAPPED = 12
 _MOST_RUNS = 4
-"""As many kinds of lines are told apart."""
+"""Most runs of a page: as many kinds of lines are told apart."""
 _RECALL = re.compile(r"(image|text)_retrieval_recall@(\d+)$")
 _CURVES = {
     "loss": "Loss",

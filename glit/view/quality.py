@@ -44,7 +44,7 @@ class _Line:
 
     value: float
     is_least: bool
-    """Whether images with a lower score are dropped; else those with a higher one."""
+    """True if images with a lower score are dropped; else those with a higher one."""
 
 
 def quality(dataset: Dataset, connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
@@ -126,7 +126,8 @@ class _Pictures:
         self._originals = Originals.of(dataset.path, dataset.image_root)
 
     def of(self, values: str, lines: list[_Line]) -> Iterator[dict[str, Any]]:
-        """Those nearest below and above every threshold; without one, the lowest and highest."""
+        """Yield the images nearest below and above every threshold; without one, the lowest and
+        highest."""
         for line in lines:
             dropped = "number < 0" if line.is_least else "number >= 0"
             below = f"(value < {line.value} OR (value = {line.value} AND {dropped}))"

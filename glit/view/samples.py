@@ -17,7 +17,8 @@ from glit.data.rle import decode_rle, read_rle
 from glit.dataset.row import Row, captions_of, is_grounded, masks_of
 
 MOST_REGIONS = 100
-"""Of an image; those in pairs come first, then those that some sentence is most similar to."""
+"""Most regions of an image, unless more are in pairs; those come first, then those that some
+sentence is most similar to."""
 MASK_CELLS = 48
 """Cells a side in which the page draws a mask inside its box."""
 

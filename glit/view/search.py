@@ -18,12 +18,12 @@ SORTS = {
     "alone": "alone DESC, n",
     "long": "letters DESC, n",
 }
-"""What samples may be sorted by; ``best`` is the cosine of a sample's best pair."""
+"""Orders that samples may be sorted by; ``best`` is the cosine of a sample's best pair."""
 
 
 ID_CHARACTERS = 16
 MOST_IDS = 2000
-"""Of a request."""
+"""Most sample ids of a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

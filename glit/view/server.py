@@ -87,7 +87,7 @@ class DatasetSite(loopback.Site):
         return {"total": len(shown), "samples": shown}
 
     def dropped(self, words: dict[str, str]) -> dict[str, Any]:
-        """One page of images that are not in the dataset, for one reason."""
+        """Return a page of images that are not in the dataset, for one reason."""
         first = whole_number(words.get("first", "0"))
         total, rows = dropped(
             self._search.connection.cursor(), self._originals, why=words.get("why", ""),

@@ -12,10 +12,10 @@ from glit.plain import as_plain
 from glit.stages import all_reasons, all_steps
 
 _EXAMPLES = 6
-"""Of every reason."""
+"""Examples of every reason."""
 _FROM_FILES = " (1 for a pair of the file, else 0; no cosine)"
 _NAMES = {"split": "match", "score": "match"}
-"""What the tables of some steps were called in version 1."""
+"""Names that the tables of some steps had in version 1."""
 
 
 def story(manifest: Manifest) -> dict[str, Any]:

@@ -37,7 +37,8 @@ DEAD_AFTER_S = 300.0
 _LOOK_AGAIN_S = 120.0
 """A holder that has not seen its lock for so long looks before it goes on."""
 _RELEASE_S = 30.0
-"""How long a build waits at its end until the store knows; one that is silent must not keep it."""
+"""Seconds that a build waits at its end until the store knows; one that is silent must not keep it.
+"""
 _ADVICE = "wait for it, or stop it, which keeps what is done"
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Goes on while the machine sleeps."""
@@ -253,7 +254,8 @@ def _process() -> dict[str, Any]:
 
 
 def _machine() -> str:
-    """Return what processes that can see each other share; empty where that cannot be told."""
+    """Return an identity that processes share that can see each other; empty where it cannot be
+    told."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"

@@ -31,12 +31,12 @@ from glit.work.tables import read_table, stage_table, write_table
 
 T = TypeVar("T")
 BEFORE = ".before"
-"""How the names of tables end that a retry moved aside."""
+"""Ending of the names of tables that a retry moved aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Where a build keeps its tables. Picklable; workers get a copy."""
+    """A build's work folder, images and plan. Picklable; workers get a copy."""
 
     store: Store
     """The work folder."""
@@ -152,7 +152,7 @@ class Work:
 
     @property
     def ledger_folder(self) -> str:
-        """Where the ledgers of all chunks lie, named by the stages that end the flow."""
+        """The folder of the ledgers of all chunks, named by the stages that end the flow."""
         ends = self.plan.flow.ends
         if len(ends) == 1:
             return f"ledger{self.plan.folder(ends[0]).removeprefix(ends[0])}"
@@ -165,7 +165,8 @@ class Work:
         write_table(self.store, self.table(stage, chunk), table)
 
     def items(self, stage: str, chunk: Chunk) -> Sequence[Entry | Sample]:
-        """Return what reaches a stage: entries of the listing the first one, samples the others."""
+        """Return the items that reach a stage: entries of the listing the first one, samples the
+        others."""
         if self.plan.flow.upstream[stage]:
             return self.samples(stage, chunk)
         return read_chunk(_listing(self.store), chunk)
@@ -203,7 +204,7 @@ class Work:
     def row_of(
         self, rows: Mapping[str, T], sample_id: str, source_path: str, stage: str, chunk: Chunk
     ) -> T:
-        """Return what a stage's table says of a sample.
+        """Return the row that a stage's table has for a sample.
 
         Raises:
             DamagedTableError: nothing, so the table is not of these samples.

@@ -85,7 +85,7 @@ class LedgerTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """What publishing needs to know of all chunks."""
+    """The facts on all chunks that publishing needs."""
 
     sizes: list[np.ndarray]
     """Per chunk the encoded bytes of every shipped image, in order."""
@@ -94,8 +94,8 @@ class Ledger:
     drops: pa.Table
     """Rows of ``drops.parquet``."""
     contents: tuple[str, ...]
-    """Of every series a hash of what is shipped, hex; they name the folder of data files not yet
-    published."""
+    """Hashes of what is shipped, hex, one of every series; they name the folder of data files not
+    yet published."""
 
     def drops_by_reason(self) -> dict[str, int]:
         """Return how many were dropped, by ``stage/reason``, sorted."""
@@ -105,7 +105,7 @@ class Ledger:
 
 
 def make_ledger(opened: OpenWork, chunks: list[Chunk]) -> Ledger:
-    """Return what became of every image; workers write it for chunks that lack it."""
+    """Return the ledger of all chunks; workers write it for chunks that lack it."""
     work, progress = opened.work, opened.progress
     names = work.store.names(work.ledger_folder)
     missing = [c for c in chunks if ledger_name(work, c).rpartition("/")[2] not in names]
@@ -195,7 +195,7 @@ def same_series(work: Work, ledger: Ledger, before: Manifest | None) -> set[int]
 def kept_files(
     dataset: Store, before: Manifest, files: list[DataFile], same: set[int]
 ) -> dict[str, FileEntry]:
-    """Return what the manifest says of those data files that stay, by name."""
+    """Return the manifest's entries of those data files that stay, by name."""
     known = before.files
     return {
         file.name: known[name]
@@ -207,6 +207,6 @@ def kept_files(
 
 
 def series_made_of(chunks: Sequence[Chunk], contents: Sequence[str]) -> tuple[Published, ...]:
-    """Return what the state keeps of a dataset, by series."""
+    """Return the record that the state keeps of a dataset, by series."""
     both = zip(identities(chunks), contents, strict=True)
     return tuple(Published(images=images, content=content) for images, content in both)

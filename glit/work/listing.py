@@ -31,7 +31,7 @@ from glit.storage.store import Entry, Store
 from glit.work.scan import BATCH, ScannedFiles, images_now
 
 DAMAGED = (OSError, ValueError, pa.ArrowException)
-"""What reading a damaged listing raises."""
+"""Errors that reading a damaged listing raises."""
 _LISTED = """
     CREATE VIEW {name} AS SELECT path, size, stamp, beside
     FROM read_parquet('{file}', hive_partitioning = false, file_row_number = true)
@@ -159,7 +159,7 @@ def series_of(chunks: Sequence[Chunk]) -> list[list[Chunk]]:
 
 
 def identities(chunks: Sequence[Chunk]) -> list[str]:
-    """Return what images every series is made of: a hash over the keys of its chunks."""
+    """Return an identity of the images of every series: a hash over the keys of its chunks."""
     keys = [
         " ".join(key for chunk in series for key in (chunk.key, *chunk.beside))
         for series in series_of(chunks)
@@ -205,7 +205,7 @@ class ListingDifference:
     new: int
     """Found, but not listed before."""
     changed: int
-    """Of another size or modification time, or what is read besides them is another."""
+    """Images of another size or modification time, or with other captions or masks."""
     gone: int
 
     def __bool__(self) -> bool:
@@ -283,12 +283,13 @@ class EarlierListing:
 
     @property
     def is_added_to(self) -> bool:
-        """Whether it says in which order images came, which a new one cannot."""
+        """True if images were added: the listing says in which order they came, which a new one
+        cannot."""
         return self.num_series > 1 and bool(self.chunks)
 
     @cached_property
     def chunks(self) -> list[Chunk]:
-        """None where it is damaged."""
+        """The chunks of the earlier listing; empty where it is damaged."""
         try:
             return read_chunks(self._work.for_arrow("listing.parquet"))
         except DAMAGED:
@@ -296,7 +297,7 @@ class EarlierListing:
 
     @cached_property
     def difference(self) -> ListingDifference:
-        """How the new one differs from it."""
+        """The difference of the new listing from it."""
         with (
             self._work.local_copy("listing.parquet") as path,
             spilling(self._now.parent) as connection,
@@ -306,8 +307,8 @@ class EarlierListing:
             return _difference(connection, path, pq.read_metadata(path).num_rows)
 
     def how_it_differs(self, chunks: Sequence[Chunk]) -> str:
-        """Return what a user is to know before a build goes on with the new one; empty where
-        nothing.
+        """Return a note for the user before a build goes on with the new one; empty where there is
+        nothing to know.
 
         Args:
             chunks: of the new one.

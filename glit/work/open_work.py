@@ -113,7 +113,7 @@ def _work_folder(dataset: Store) -> Store:
 
 
 def _finished_work(store: Store, device: str) -> tuple[Inputs, Work]:
-    """Return what the build read, and its work, as the folder's state file describes them."""
+    """Return the inputs of the build, and its work, as the folder's state file describes them."""
     state = read_state(store)
     try:
         recipe = recipe_of_build(state.recipe)

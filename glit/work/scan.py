@@ -66,12 +66,13 @@ _STRAY = """
     ANTI JOIN now ON now.path = texts.path
 """
 NOT_THERE = "-1:"
-"""What a file beside an image says of itself when there is none."""
+"""The stamp of a missing file beside an image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedFiles:
-    """What was found, in a DuckDB with the view ``now``: path, size, stamp and beside, unsorted."""
+    """The files found, in a DuckDB with the view ``now``: path, size, stamp and beside,
+    unsorted."""
 
     connection: duckdb.DuckDBPyConnection
     num_images: int

@@ -32,7 +32,7 @@ _COPY = "state.copy.json"
 _VERSION = 2
 _SEAL = "sha256"
 _WANTED = {"images", "captions", "recipe", "source", "folders", "num_chunks"}
-"""What every state has told of since glit kept one."""
+"""Keys that every state has had since glit kept one."""
 _FOLDER = re.compile(r"[a-z]+-[0-9a-f]+")
 _ALWAYS = ("duckdb", "numpy", "pillow", "pyarrow", "simplejpeg", "tokenizers")
 """Packages that every build loads."""
@@ -40,7 +40,7 @@ _ALWAYS = ("duckdb", "numpy", "pillow", "pyarrow", "simplejpeg", "tokenizers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """What a retry was asked for."""
+    """The request for a retry."""
 
     stage: str | None = None
     """Only drops of this stage; None takes all."""
@@ -60,7 +60,7 @@ KEEP_ALL = Retry(reason="")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """Of a series of the finished dataset."""
+    """The record of a series of the finished dataset."""
 
     images: str
     """Hash over what its images were."""
@@ -88,7 +88,7 @@ class TriedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildState:
-    """What a build notes of itself."""
+    """The record that a build keeps of itself."""
 
     images: str
     """The folder or address of the images."""
@@ -105,8 +105,8 @@ class BuildState:
     versions: tuple[tuple[str, str], ...] = ()
     """Packages and versions that wrote tables."""
     published: tuple[Published, ...] | None = None
-    """What the dataset was made of, by series; None where that is not known. There may be more
-    than the dataset has: an addition notes itself just before it writes its manifest."""
+    """The series that the dataset was made of; None where that is not known. There may be more than
+    the dataset has: an addition notes itself just before it writes its manifest."""
     retry: Retry | None = None
     """The retry that has begun and is not published yet."""
     command: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ class UnreadNotesError(UserError):
 
 
 def read_state(work: Store) -> BuildState:
-    """Return what a build noted of itself in its work folder.
+    """Return the record that a build keeps of itself in its work folder.
 
     Raises:
         UserError: it is damaged, or of a glit that noted other things.
@@ -163,7 +163,7 @@ def write_state(work: Store, state: BuildState) -> None:
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a file holds: its content, and the SHA-256 of that."""
+    """Return the content of a file with its seal, the SHA-256 of the content."""
     return {**content, _SEAL: hashlib.sha256(to_json(content)).hexdigest()}
 
 
@@ -178,7 +178,7 @@ def update_state(work: Store, **changes: Any) -> None:
 
 
 def told_retries(plan: Plan, state: BuildState) -> list[Mapping[str, Any]]:
-    """Return what the manifest says of retries by other settings, of those whose tables are still
+    """Return the manifest's entries of retries by other settings, of those whose tables are still
     used."""
     return [
         each.told
@@ -188,7 +188,7 @@ def told_retries(plan: Plan, state: BuildState) -> list[Mapping[str, Any]]:
 
 
 def other_version(work: Store) -> UserError:
-    """Return what is said of a work folder that this glit did not write."""
+    """Return the error for a work folder that this glit did not write."""
     return UserError(
         f"{work.root}: was made by another version of glit; run glit build again, which reuses "
         "what is still valid"

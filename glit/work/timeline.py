@@ -30,13 +30,13 @@ class StageTime:
     """A stage's part of a run."""
 
     place: str
-    """What did the work: cpu, cuda, mps or server."""
+    """The device that did the work: cpu, cuda, mps or server."""
     workers: int = 0
-    """How many there were together, at most."""
+    """Most workers at work together."""
     busy_s: list[float] = field(default_factory=list)
     """Seconds that workers were at work, summed over them, by bin."""
     lost_s: float = 0.0
-    """Of these, with units that were done again because the worker died."""
+    """Seconds of these with units that were done again because the worker died."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,4 +27,4 @@ LANGUAGE_MODELS: dict[str, Backend] = {
     "endpoint": dataclasses.replace(ENDPOINT, reads="nothing"),
     "vllm": dataclasses.replace(VLLM, reads="nothing", check=check_any),
 }
-"""Those that write texts without an image too, by their names in ``condense.backend``."""
+"""Captioners that write texts without an image too, by their names in ``condense.backend``."""

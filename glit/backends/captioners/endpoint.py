@@ -184,7 +184,7 @@ class _Failed:
 
 
 def _status(answer: Answer) -> int:
-    """Of HTTP, or of an error that stands inside a 200."""
+    """Return the status of HTTP, or of an error that stands inside a 200."""
     if answer.status != 200:
         return answer.status
     try:

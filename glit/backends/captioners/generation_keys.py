@@ -67,7 +67,7 @@ def sampling_keys(config: WriterConfig, model: Resolved) -> dict[str, Any]:
 
 
 def set_by_recipe(config: WriterConfig) -> dict[str, Any]:
-    """Those that the recipe sets."""
+    """Return the sampling values that the recipe sets."""
     values = {key: getattr(config, key) for key in SAMPLING}
     return {key: value for key, value in values.items() if value >= 0}
 

@@ -33,7 +33,7 @@ class BrokenAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a server answered."""
+    """The answer of a server."""
 
     status: int
     headers: Mapping[str, str]
@@ -44,7 +44,8 @@ class Answer:
         return 300 <= self.status < 400
 
     def words(self) -> str:
-        """Return what the server says went wrong, in a line without keys, quoted for a message."""
+        """Return the server's reason for a failure, in a line without keys, quoted for a
+        message."""
         if self.is_redirect:
             return f"it sends on to {cut(self.headers.get('location', 'nowhere'))}"
         text = self.body.decode(errors="replace")
@@ -69,7 +70,7 @@ class Answer:
 
 
 def reason(answer: Any) -> str:
-    """Return what an error object of a server says; empty where there is none.
+    """Return the text of a server's error object; empty where there is none.
 
     >>> reason({"error": {"message": "slow down", "metadata": {"raw": "busy"}}})
     'slow down (busy)'

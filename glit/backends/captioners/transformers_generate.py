@@ -145,7 +145,7 @@ def _check(config: CaptionerConfig, model: Resolved | None) -> None:
 
 
 def _penalties(sampling: dict[str, Any]) -> dict[str, Any]:
-    """Return what matters without sampling too; transformers warns of the rest."""
+    """Return the values that matter without sampling too; transformers warns of the rest."""
     return {key: value for key, value in sampling.items() if key == "repetition_penalty"}
 
 

@@ -259,7 +259,7 @@ def _message(image: Pixels | None, prompt: str) -> dict[str, Any]:
 
 
 def engine_arguments(config: WriterConfig, model: Resolved) -> dict[str, Any]:
-    """Return what vLLM's engine is started with."""
+    """Return the arguments that vLLM's engine is started with."""
     from transformers import AutoConfig
 
     with as_weights_error(f"model {model.name!r}: its config.json cannot be read"):

@@ -117,7 +117,7 @@ class UltralyticsGrounder:
         return [by_name[phrase] for phrase in phrases]
 
     def _prepare(self, image: Pixels) -> Any:
-        """As ultralytics' predictor does with a single image."""
+        """Prepare an image as ultralytics' predictor does with a single image."""
         from ultralytics.data.augment import LetterBox
 
         stride = int(self._model.stride.max())

@@ -196,7 +196,7 @@ class AutomaticMasks:
         return [concatenate(parts) for parts in masks]
 
     def _decode(self, projected: ProjectedImages, points_IP2: Tensor) -> tuple[Decoded, Download]:
-        """One batch of points, and its predicted IoUs on their way here."""
+        """Decode one batch of points; its predicted IoUs are on their way here."""
         assert self._decoder is not None
         decoded = self._decoder.decode(projected, points_IP2)
         return decoded, Download(decoded.predicted_iou_IPM)
@@ -225,7 +225,8 @@ class AutomaticMasks:
         return predicted_iou > self._thresholds.pred_iou_thresh
 
     def _generate_exact(self, images: list[_PreparedImage]) -> list[Masks]:
-        """As :meth:`_generate`, by the published modules in the published batches."""
+        """Generate masks as :meth:`_generate`, by the published modules in the published
+        batches."""
         masks = []
         for image in images:
             embedding = published_encoder(self.model.image_encoder, image.pixels_3SS[None])

@@ -33,7 +33,7 @@ _TINY = SamConfig(
 
 
 def decoder_agrees(model: Sam) -> bool:
-    """One random image embedding and one point through the loaded model."""
+    """Check the fast decoder against the published one on a random image embedding and a point."""
 
     def inputs() -> tuple[Tensor, Tensor]:
         prompt_encoder: Any = model.prompt_encoder

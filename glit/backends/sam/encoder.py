@@ -42,7 +42,7 @@ def encode(encoder: Any, images: Tensor) -> Tensor:
 
 
 def published_encoder(encoder: Any, images: Tensor) -> Tensor:
-    """As :func:`encode`, by segment-anything's own module."""
+    """Encode images as :func:`encode` does, by segment-anything's own module."""
     return encoder(images)
 
 

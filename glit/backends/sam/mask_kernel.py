@@ -29,7 +29,7 @@ _COLUMNS = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskFigures:
-    """What is known of K masks."""
+    """The figures of K masks."""
 
     above_K3: Tensor
     """Pixels above each of three thresholds, int32."""

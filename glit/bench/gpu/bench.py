@@ -18,10 +18,10 @@ from glit.recipes.config import Device
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How much is measured."""
+    """The sizes and numbers of what is measured."""
 
     sizes: Sizes
-    """Of the models."""
+    """Sizes of the models."""
     matrix_side: int
     batch_size: int
     """Samples of a training step."""
@@ -69,7 +69,7 @@ def products_in(precision: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What a part is given."""
+    """The inputs of a part of the benchmark."""
 
     scale: Scale
     device: Device

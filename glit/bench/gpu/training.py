@@ -25,7 +25,7 @@ from glit.training.setup import Ingredients, mixed_precision, prepare
 from glit.training.step import run_step
 
 _NUM_BATCHES = 3
-"""Of the dataset that is trained on."""
+"""Batches of the dataset that is trained on."""
 
 
 def measure(bench: Bench) -> Iterator[Row]:

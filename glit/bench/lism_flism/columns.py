@@ -26,7 +26,7 @@ from glit.storage.store import Store
 Method = Literal["lism", "flism"]
 
 PARTS: tuple[str, ...] = ("wait", "propose", "encode", "match", "write")
-"""What a column's total is made of; ``wait`` is decoding that nothing else overlapped."""
+"""Parts of a column's total; ``wait`` is decoding that nothing else overlapped."""
 PRELOADED = (
     "glit.bench.lism_flism.in_glit",
     "glit.bench.lism_flism.scripts",
@@ -39,7 +39,7 @@ PRELOADED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One way of making local pairs."""
+    """A way of making local pairs."""
 
     key: str
     title: str
@@ -50,7 +50,7 @@ class Column:
 
     @property
     def in_glit(self) -> bool:
-        """Whether glit's stages do it; otherwise one image after the other, as the papers' do."""
+        """True if glit's stages do it; otherwise one image after the other, as the papers' do."""
         return self.key.endswith("glit")
 
 
@@ -74,16 +74,16 @@ class BenchImages:
     """In words, for the report."""
     notes: tuple[str, ...] = ()
     truth: tuple[Truth, ...] = ()
-    """One a sample, for scenes."""
+    """The truth of each sample, for scenes."""
 
     def captions(self) -> list[str]:
-        """Of all samples."""
+        """Captions of all samples that have one."""
         return [sample.caption.text for sample in self.samples if sample.caption]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnJob:
-    """What a column's process needs."""
+    """The inputs of a column's process."""
 
     column: Column
     recipe: Recipe
@@ -95,7 +95,7 @@ class ColumnJob:
     num_fixed: int | None
     """Regions handed on instead of the proposer's own; None takes what it proposes."""
     scratch: Path
-    """Where the column writes; removed with the run."""
+    """The folder that the column writes in; removed with the run."""
 
 
 class Way(ABC):
@@ -108,7 +108,7 @@ class Way(ABC):
         ``choices`` (of each image the chosen box of each sentence, or None)."""
 
     def perform(self, batch: BenchImages) -> Row:
-        """One pass, and the memory that it took."""
+        """Make one pass; return its row, with the memory that it took."""
         import torch
 
         found = self.run(batch)

@@ -14,7 +14,7 @@ from glit.images import Pixels
 NUM_GRID = len(grid_boxes(width=4, height=4))
 """Regions that FLISM adds to what is detected."""
 _SIDES = (0.13, 0.7)
-"""Of the smallest and the largest box, as shares of the image's."""
+"""Sides of the smallest and the largest box, as shares of the image's."""
 _STEP = (0.41, 0.38)
 """From a box to the next, as shares of the room that a box has."""
 

@@ -27,7 +27,7 @@ from glit.stages.score import ScoreConfig, ScoreStage
 
 
 class InGlit(Way):
-    """One method over images, by the stages of a build."""
+    """A method that runs over images by the stages of a build."""
 
     def __init__(self, job: ColumnJob) -> None:
         import torch

@@ -21,7 +21,7 @@ from glit.stages.split import SplitConfig
 from glit.storage.store import Store
 
 SEED = 2_000_000
-"""Of the scenes: test scenes, which the mini models have not seen."""
+"""Seed of the scenes: test scenes, which the mini models have not seen."""
 
 
 def photographs(images: str, *, num: int) -> BenchImages:

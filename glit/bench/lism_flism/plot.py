@@ -13,7 +13,7 @@ from glit.bench.lism_flism.report import headline
 from glit.runtime.tables import figure
 
 _NAMES = ("wait", "propose", "crop + encode", "match", "write")
-"""Of :data:`PARTS`."""
+"""Names of :data:`PARTS` in the plot."""
 _LABEL_FROM = 0.07
 _FAINT = "#777777"
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7")

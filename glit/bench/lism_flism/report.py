@@ -90,7 +90,7 @@ def _ratio_row(ratio: Row) -> list[str]:
 
 
 def headline(report: Row) -> str:
-    """Return what was measured on what, in one line."""
+    """Return one line on the images, the weights and the machine of a run."""
     settings, machine = report["settings"], report["machine"]
     where = machine.get("gpu") or f"{machine['cpu']}, {machine['cores']} cores"
     return f"{settings['images']}; {settings['weights']} weights; {where}"

@@ -36,7 +36,7 @@ _MINI_SCENE_PX = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the user asked for."""
+    """The user's request."""
 
     images: str | None
     """A folder of photographs; None draws scenes."""
@@ -47,9 +47,9 @@ class Request:
     repeats: int = 3
     num_quality: int = NUM_QUALITY
     sizes: Sizes = FULL
-    """Of the models that random weights make."""
+    """Sizes of the models that random weights make."""
     threads: int | None = None
-    """Of every column; None takes all cores."""
+    """Threads of every column; None takes all cores."""
 
 
 def run(request: Request, progress: Callable[[str], None]) -> Row:

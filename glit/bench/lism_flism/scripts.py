@@ -139,7 +139,7 @@ class YolosBoxes:
 
 
 class OneAtATime(Way):
-    """One method over images, one after the other."""
+    """A method that runs over images, one after the other."""
 
     def __init__(self, job: ColumnJob) -> None:
         import torch

@@ -32,7 +32,7 @@ class Measured:
 
 
 def measure(embedder: CollectionEmbedder, config: EvaluateConfig, world: World) -> Measured:
-    """Return what a scorer finds in the gallery, and the further figures of the world."""
+    """Return the hits of a scorer in the gallery, and the further figures of the world."""
     gallery, scorer = world.searched(), config.make_scorer()
     images = scorer.images(embedder, gallery)
     found = hits(scorer, embedder, images, gallery, config)

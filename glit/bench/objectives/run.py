@@ -56,8 +56,8 @@ SETTINGS: Mapping[str, Sequence[str]] = {
         "train.context=77",
     ),
 }
-"""What the papers' own settings make no sense with: batches of 32, pictures of 128 pixels. For runs
-that start from a mini model."""
+"""Settings in place of the papers' own, which make no sense with batches of 32 and pictures of 128
+pixels. For runs that start from a mini model."""
 SCORES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "finelip": {
         "": {"scorer": "finelip"},
@@ -80,7 +80,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRequest:
-    """What to compare."""
+    """The request for a comparison."""
 
     output: Path
     world: World
@@ -149,7 +149,7 @@ def _checked(request: ComparisonRequest, variant: Variant) -> Objective:
 def _dataset(
     request: ComparisonRequest, name: str, objective: Objective, size: int, say: Say
 ) -> str | Path:
-    """Return what an objective is trained on; made, or refused, before anything is trained."""
+    """Return the dataset that an objective is trained on; made, or refused, before any training."""
     say(f"{size} {request.world.items}: the dataset of {name}")
     negatives = objective.needs.num_negatives > 0
     try:
@@ -277,7 +277,7 @@ def _trained(
     folder: Path,
     dataset: str | Path,
 ) -> dict[str, Any] | None:
-    """Return what a run cost; None for one that failed.
+    """Return the costs of a run; None for one that failed.
 
     Raises:
         InputError: the folder holds a run with other settings, as of another recipe or release.
@@ -293,7 +293,8 @@ def _trained(
 
 
 def _settings(request: ComparisonRequest, variant: Variant, rates: Rates, seed: int) -> list[str]:
-    """Return what replaces the recipe's table ``train`` for one run: ``train.key=value``, each."""
+    """Return the overrides of the recipe's table ``train`` for one run: ``train.key=value``,
+    each."""
     world = request.world
     return [
         f"train.objective={variant.objective}",

@@ -19,17 +19,17 @@ REGIONS = {"localisation": "localisation@5", "joint": "joint mAP@10"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveRow:
-    """One objective, or the start."""
+    """The results of an objective, or of the start."""
 
     name: str
     lr: float | None
     """The learning rate chosen; None for the start."""
     module_lr: float | None = None
-    """Of the objective's own parameters, where another than the default is better."""
+    """Learning rate of the objective's own parameters, where another than the default is better."""
     figures: Sequence[Mapping[str, float]]
-    """Of every seed."""
+    """Figures of every seed."""
     found: Sequence[Bool[np.ndarray, "2 scenes"]]
-    """Of every seed, which scenes of the gallery were found, both ways."""
+    """Scenes of the gallery that were found, both ways, by every seed."""
     seconds_a_step: float = 0.0
     peak_memory_mb: float = 0.0
     parameters_added: int = 0
@@ -46,7 +46,7 @@ class Difference:
 
     @property
     def certain(self) -> bool:
-        """Whether the interval leaves zero out."""
+        """True if the interval leaves zero out."""
         return self.low > 0 or self.high < 0
 
 

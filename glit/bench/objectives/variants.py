@@ -77,7 +77,7 @@ class Rates:
 
     lr: float
     module: float | None = None
-    """Of the objective's own parameters; None for its default."""
+    """Learning rate of the objective's own parameters; None for its default."""
 
     def __str__(self) -> str:
         return f"learning rate {self.short}"

@@ -25,7 +25,7 @@ LR_FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 class World(Protocol):
-    """What objectives are trained and measured on."""
+    """The data that objectives are trained and measured on."""
 
     @property
     def recipe(self) -> str:
@@ -83,7 +83,8 @@ class World(Protocol):
         ...
 
     def told(self) -> dict[str, Any]:
-        """Return what the results depend on, as JSON values; runs of another are not mixed in."""
+        """Return the values that the results depend on, for JSON; runs with others are not mixed
+        in."""
         ...
 
 
@@ -101,7 +102,7 @@ class Datasets:
     validation: str | None = None
     recipe: str = "mini"
     overrides: tuple[str, ...] = ()
-    """Of ``train`` and ``evaluate``: ``table.key=value``."""
+    """Overrides of ``train`` and ``evaluate``: ``table.key=value``."""
 
     items = "samples"
     further_columns: ClassVar[Mapping[str, str]] = {}
@@ -137,7 +138,7 @@ class Datasets:
 
     @property
     def has_negatives(self) -> bool:
-        """Whether the training set has false sentences."""
+        """True if the training set has false sentences."""
         return "negatives" in Dataset(self.train).schema.names
 
     def training_set(self, folder: Path, size: int, *, negatives: bool) -> str:

@@ -29,11 +29,11 @@ class ClassBoxes:
     """Boxes, each of one class."""
 
     parts: list[ImagePart]
-    """Those of an image follow each other."""
+    """The boxes, each with its image; those of an image follow each other."""
     class_of: list[int]
-    """Of every box, the place of its class in ``classes``."""
+    """The place in ``classes`` of every box's class."""
     classes: list[tuple[str, ...]]
-    """One or more names of every class."""
+    """The names of every class, one or more."""
 
 
 def class_boxes(annotations: Path, *, images: Path | None, limit: int = 0) -> ClassBoxes:

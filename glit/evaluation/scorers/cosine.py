@@ -29,7 +29,7 @@ class Cosine:
 
 
 def single(embedding_ND: Float[Tensor, "n d"]) -> Vectors:
-    """One vector each."""
+    """Return one vector for each embedding."""
     return Vectors(
         vector_NVD=embedding_ND[:, None], valid_NV=torch.ones(len(embedding_ND), 1).bool()
     )

@@ -80,11 +80,11 @@ def hit_ranks(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Way:
-    """One direction, ranked."""
+    """A direction of retrieval, with its ranks."""
 
     name: str
     by: str
-    """What asks: ``text`` or ``image``."""
+    """The side that asks: ``text`` or ``image``."""
     block: Block
     num_gallery: int
     relevance: Relevance

@@ -72,7 +72,7 @@ class FineLip(Objective):
     refine: Refine = "both"
     """The tokens to condense: ``both``, ``image``, ``text`` or ``none`` (Table 3B)."""
     global_tokens: bool = True
-    """Whether the class token and the end token are compared with the others (Table 3D)."""
+    """True compares the class token and the end token with the others (Table 3D)."""
     refinement_lr: float = limited(2e-4, above=0)
     """Highest learning rate of the refinements; the encoders use ``train.lr``."""
 

@@ -130,7 +130,7 @@ class MulClip(Objective):
     lambda_sub: float = limited(1.0, least=0)
     """Weight of the sentences' and patches' term (Eq. 11); 0 is "w/o SAP" of Table 5."""
     calibrate: bool = True
-    """Whether to condense patches and words first; false is "w/o LC" of Table 5."""
+    """True condenses patches and words first; false is "w/o LC" of Table 5."""
     calibration_ratio: float = limited(0.5, above=0, most=1)
     """Ratio of the numbers of tokens after and before condensing."""
     word_loss: WordLoss = "reconstruction"
@@ -151,7 +151,7 @@ class MulClip(Objective):
 
     @property
     def local(self) -> bool:
-        """Whether tokens are compared at all."""
+        """True if tokens are compared at all."""
         return self.lambda_word + self.lambda_sub > 0
 
     takes_short: ClassVar[bool] = True
