@@ -45,6 +45,7 @@ def build(
     regions: PathLike | None = None,
     executor: ExecutorChoice = "auto",
     limit: int | None = None,
+    max_drops: float = 1.0,
     replace: bool = False,
     locked: bool = False,
     quiet: bool = False,
@@ -65,6 +66,8 @@ def build(
         executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for few
             images on one machine without a GPU, else ray.
         limit: only the first images.
+        max_drops: the largest share of samples that a step may drop, 0 to 1; filters do not count.
+            If more are dropped, and 100 or more are done, the build stops.
         replace: rebuild a finished dataset of another recipe or other images.
         locked: use exactly the models recorded by ``glit lock``.
         quiet: no progress on standard error.
@@ -92,7 +95,8 @@ def build(
         command = build_words(
             images, output, recipe, settings=settings,
             captions=captions, regions=regions, executor=executor,
-            ray_address=ray_address, limit=limit, replace=replace, locked=locked,
+            ray_address=ray_address, limit=limit, max_drops=max_drops, replace=replace,
+            locked=locked,
         )  # fmt: skip
         given = {"caption": captions, "propose": regions}
         given = [f"{name}.backend=provided" for name, file in given.items() if file is not None]
@@ -110,6 +114,7 @@ def build(
         captions=captions,
         regions=regions,
         limit=limit,
+        max_drops=max_drops,
         replace=replace,
         lock=read_lock(lock_path(name)) if locked else None,
         command=command,
@@ -139,6 +144,7 @@ def add(
     *,
     executor: ExecutorChoice = "auto",
     limit: int | None = None,
+    max_drops: float = 1.0,
     quiet: bool = False,
     ray_address: str | None = None,
     progress: StageProgress | None = None,
@@ -151,6 +157,7 @@ def add(
         executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for few
             images on one machine without a GPU, else ray.
         limit: add only this many new images, first by path.
+        max_drops: as in :func:`build`.
         quiet: no progress on standard error.
         ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
         progress: used instead of glit's own progress bar.
@@ -163,7 +170,7 @@ def add(
 
     chosen = _chosen_executor(dataset, ray_address) if executor == "auto" else executor
     with _at_work(chosen, ray_address, progress, quiet=quiet) as (runner, shown):
-        added = run(os.fspath(dataset), runner, shown, limit=limit)
+        added = run(os.fspath(dataset), runner, shown, limit=limit, max_drops=max_drops)
     if report is not None:
         report(added)
     return open_dataset(dataset)

@@ -45,6 +45,26 @@ RayAddressOption = Annotated[
 ]
 
 
+def _share(given: str | float) -> float:
+    """A share of the command line, ``5%`` or ``0.05``; or the default."""
+    text = str(given)
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        raise typer.BadParameter(f"{text}: want a share such as 5% or 0.05") from None
+    return number / 100 if text.endswith("%") else number
+
+
+MaxDropsOption = Annotated[
+    float,
+    typer.Option(
+        "--max-drops", parser=_share, metavar="SHARE", show_default=False,
+        help="Stop if a step drops more of its samples, such as 5%; filters do not count. "
+        "Default: 100%.",
+    ),
+]  # fmt: skip
+
+
 def build_command(
     images: Annotated[
         str,
@@ -87,6 +107,7 @@ def build_command(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Use only the first N images, by path.")
     ] = None,
+    max_drops: MaxDropsOption = 1.0,
     replace: Annotated[
         bool,
         typer.Option(
@@ -117,6 +138,7 @@ def build_command(
         captions=captions,
         regions=regions,
         limit=limit,
+        max_drops=max_drops,
         replace=replace,
         locked=locked,
         **how,
@@ -129,6 +151,7 @@ def add_command(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Add only the first N new images, by path.")
     ] = None,
+    max_drops: MaxDropsOption = 1.0,
     executor: ExecutorOption = "auto",
     ray_address: RayAddressOption = None,
     quiet: QuietOption = False,
@@ -151,7 +174,7 @@ def add_command(
             console.print(f"added: {new}", soft_wrap=True)
             _report(added.manifest, folder, how["progress"], console, as_json=False, quiet=quiet)
 
-    api.add(folder, limit=limit, report=report, **how)
+    api.add(folder, limit=limit, max_drops=max_drops, report=report, **how)
 
 
 def retry_command(

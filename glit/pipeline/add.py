@@ -8,14 +8,14 @@ manifest is replaced, which is done last.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from glit.dataset.manifest import MANIFEST, Manifest, SeriesCounts, read_manifest
 from glit.errors import InputError, RunError, UserError
 from glit.executors.protocols import Executor
 from glit.inputs.source import Source
 from glit.pipeline.preflight import check_early
-from glit.pipeline.run import require_finished, run_and_publish
+from glit.pipeline.run import check_share, require_finished, run_and_publish
 from glit.runtime.progress import StageProgress
 from glit.stages.ingest import IngestConfig
 from glit.storage.store import Store
@@ -45,7 +45,12 @@ class Added:
 
 
 def add(
-    output: str, executor: Executor, progress: StageProgress, *, limit: int | None = None
+    output: str,
+    executor: Executor,
+    progress: StageProgress,
+    *,
+    limit: int | None = None,
+    max_drops: float = 1.0,
 ) -> Added:
     """Add the images to a dataset that came into its folder since.
 
@@ -57,6 +62,7 @@ def add(
         executor: where to run.
         progress: what to tell.
         limit: only the first new images by their paths; None takes all.
+        max_drops: the largest share of samples that a step may drop, filters aside.
 
     Raises:
         UserError: models or glit changed since the build, or there is nothing finished to add to.
@@ -65,6 +71,7 @@ def add(
     """
     if limit is not None and limit < 1:
         raise UserError(f"limit {limit}: want 1 or more images, or None for all")
+    check_share(max_drops)
     with open_finished(output, executor, progress) as opened:
         dataset, work, store = opened.dataset, opened.work, opened.work.store
         if read_state(store).retry is not None:
@@ -89,6 +96,7 @@ def add(
         dataset.sweep_folders("", "data")
         if len(chunks) > len(before):
             check_early(work, chunks[len(before) :], progress)
+        opened = replace(opened, max_drops=max_drops)
         manifest = run_and_publish(opened, chunks, appending=True)
         balance = manifest.additions[-1] if len(chunks) > len(before) else None
         return Added(manifest=manifest, images=source.root, balance=balance)

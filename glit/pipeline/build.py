@@ -16,7 +16,7 @@ from glit.executors.protocols import Executor
 from glit.inputs.files import ImageFiles
 from glit.inputs.source import find_source, refuse_images_folder
 from glit.pipeline.preflight import check_early, check_scenes, note_user_files
-from glit.pipeline.run import run_and_publish
+from glit.pipeline.run import check_share, run_and_publish
 from glit.planning.inputs import Inputs, resolve_inputs
 from glit.planning.lock import Lock
 from glit.planning.plan import make_plan, plan_retry
@@ -46,6 +46,8 @@ class BuildRequest:
     captions: str | None = None
     regions: str | None = None
     limit: int | None = None
+    max_drops: float = 1.0
+    """The largest share of samples that a step may drop, filters aside."""
     replace: bool = False
     """Rebuild a finished dataset of another recipe in the same folder."""
     lock: Lock | None = None
@@ -57,6 +59,7 @@ class BuildRequest:
         output_folder(self.output)
         if self.limit is not None and self.limit < 1:
             raise UserError(f"limit {self.limit}: want 1 or more images, or None for all")
+        check_share(self.max_drops)
 
 
 def build(request: BuildRequest, executor: Executor, progress: StageProgress) -> Manifest:
@@ -97,7 +100,8 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
         dataset.sweep_folders("", "data")
         check = check_early if work.missing(Ingest.name, chunks) else check_scenes
         check(work, chunks, progress)
-        opened = dataclasses.replace(open_work(inputs, work), built=plan)
+        opened = open_work(inputs, work)
+        opened = dataclasses.replace(opened, built=plan, max_drops=request.max_drops)
         return run_and_publish(opened, chunks)
 
 

@@ -8,6 +8,7 @@ folder.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import asdict, replace
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 
 from glit.data.schema import DUPLICATES_SCHEMA
 from glit.dataset.manifest import Manifest
-from glit.errors import DamagedTableError
+from glit.errors import DamagedTableError, RunError, UserError
 from glit.executors.protocols import Job, Tally
 from glit.pipeline.publish import publish
 from glit.pipeline.stage_task import StageTask
@@ -28,9 +29,20 @@ from glit.work.open_work import OpenWork
 from glit.work.state import note_versions
 from glit.work.tables import read_table, tables_ahead, write_table
 
+_FEWEST_COUNTED = 100
 _DUPLICATES = "duplicates-"
 _DUPLICATES_BEFORE = f"duplicates{BEFORE}"
 _SCHEMA = pa.schema([("chunk", pa.int64()), ("row", pa.int64()), *DUPLICATES_SCHEMA])
+
+
+def check_share(max_drops: float) -> None:
+    """Refuse what is no share.
+
+    Raises:
+        UserError: it is not from 0 to 1.
+    """
+    if not 0 <= max_drops <= 1:  # NaN is none either
+        raise UserError(f"max_drops {max_drops}: want a share from 0 to 1, such as 0.05")
 
 
 def run_and_publish(opened: OpenWork, chunks: list[Chunk], *, appending: bool = False) -> Manifest:
@@ -82,10 +94,13 @@ def _job(opened: OpenWork, stage: str, chunks: list[Chunk]) -> Job:
     total = sum(per_chunk.values())
     todo = sum(per_chunk[chunk.index] for chunk in missing)
     told, task = opened.progress.beside(), StageTask(name=stage, work=work)
+    limit = None if work.plan.flow.step(stage).filters else _DropLimit(stage, opened.max_drops)
 
     def done(chunk: Chunk, tally: Tally) -> None:
         still_held()
         told.finished(chunk, per_chunk[chunk.index], sum(tally.drops.values()))
+        if limit is not None:
+            limit.count(tally)
 
     return Job(
         task=task,
@@ -96,6 +111,32 @@ def _job(opened: OpenWork, stage: str, chunks: list[Chunk]) -> Job:
         watch=told,
         worked=opened.timeline.recorder(task, missing),
     )
+
+
+class _DropLimit:
+    """Ends a step that drops more of its samples than the user allows."""
+
+    def __init__(self, stage: str, share: float) -> None:
+        self._stage, self._share = stage, share
+        self._rows, self._drops = 0, Counter[str]()
+
+    def count(self, tally: Tally) -> None:
+        """Count a chunk.
+
+        Raises:
+            RunError: of the samples so far, too many were dropped.
+        """
+        self._rows += tally.rows
+        self._drops.update(tally.drops)
+        dropped = self._drops.total()
+        if self._rows < _FEWEST_COUNTED or dropped <= self._share * self._rows:
+            return
+        reasons = ", ".join(f"{number} {name}" for name, number in self._drops.most_common(3))
+        raise RunError(
+            f"stage {self._stage}: {dropped} of {self._rows} samples were dropped ({reasons}), "
+            f"more than --max-drops {100 * self._share:g}%; what is done is kept: mend the cause, "
+            "or run it again with a larger share"
+        )
 
 
 def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], list[Duplicate]]:

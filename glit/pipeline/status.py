@@ -216,6 +216,7 @@ def build_words(
     executor: str = "auto",
     ray_address: str | None = None,
     limit: int | None = None,
+    max_drops: float = 1.0,
     replace: bool = False,
     locked: bool = False,
 ) -> tuple[str, ...]:
@@ -229,6 +230,7 @@ def build_words(
     words += ["--executor", executor] if executor != "auto" else []
     words += ["--ray-address", ray_address] if ray_address is not None else []
     words += ["--limit", str(limit)] if limit is not None else []
+    words += ["--max-drops", str(max_drops)] if max_drops < 1 else []
     words += ["--replace"] if replace else []
     words += ["--locked"] if locked else []
     return () if any(map(_SECRET.search, words)) else tuple(words)

@@ -44,6 +44,8 @@ class OpenWork:
     timeline: TimelineWriter
     built: Plan | None = None
     """The plan of the build, if the work has that of a retry with settings of its own."""
+    max_drops: float = 1.0
+    """The largest share of samples that a step may drop, filters aside; then the run stops."""
     _repaired: list[str] = field(default_factory=list)
 
     def repair(self, error: DamagedTableError) -> None:

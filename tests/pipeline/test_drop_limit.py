@@ -1,0 +1,75 @@
+"""A build stops when a step drops more of its samples than the user allows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from building import data_bytes, png
+
+import glit
+from glit.errors import RunError, UserError
+from glit.pipeline import run
+
+
+@pytest.fixture
+def photographs(tmp_path, monkeypatch):
+    """Forty images, ten of them without a caption and one damaged."""
+    monkeypatch.setattr(run, "_FEWEST_COUNTED", 10)
+    folder = tmp_path / "photographs"
+    folder.mkdir()
+    lines = []
+    for number in range(40):
+        name = f"{number:02d}.png"
+        (folder / name).write_bytes(png(seed=number) if number else b"no picture")
+        if number % 4 != 1:
+            lines.append(json.dumps({"path": name, "caption": f"A ball. Box {number} is red."}))
+    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+def words(photographs, out, *more):
+    captions = photographs.parent / "captions.jsonl"
+    return ["build", photographs, "-o", out, "-r", "captions-only", "--captions", captions,
+            "--set", "ingest.chunk_size=8", "--quiet", *more]  # fmt: skip
+
+
+@pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.engine)])
+def test_too_many_drops_stop_a_build_that_goes_on_with_a_larger_share(
+    photographs, tmp_path, run_glit, executor
+):
+    out = tmp_path / "out"
+    line = words(photographs, out, "--executor", executor)
+    stopped = run_glit(*line, "--max-drops", "20%")
+    assert stopped.code == 1 and stopped.errors.count("\n") == 1
+    assert "stage caption: " in stopped.errors and "no_caption), more than" in stopped.errors
+    assert "--max-drops 20%; what is done is kept" in stopped.errors
+    assert not (out / "manifest.json").exists()
+    assert run_glit(*line, "--max-drops", "0.5").code == 0
+    whole = tmp_path / "whole"
+    assert run_glit(*words(photographs, whole, "--executor", "local")).code == 0
+    assert data_bytes(out) == data_bytes(whole)
+
+
+def test_filters_are_there_to_drop(photographs, tmp_path, run_glit):
+    settings = ["--set", "quality.enabled=true", "--set", "quality.min_sharpness=1e9"]
+    line = words(photographs, tmp_path / "out", "--executor", "local", *settings)
+    done = run_glit(*line, "--max-drops", "50%")
+    assert "--max-drops" not in done.errors and "no sample was left" in done.errors
+
+
+def test_an_addition_has_a_limit_of_its_own(photographs, tmp_path, run_glit):
+    out = tmp_path / "out"
+    assert run_glit(*words(photographs, out, "--executor", "local")).code == 0
+    for number in range(40, 60):
+        (photographs / f"{number}.png").write_bytes(b"no picture")
+    with pytest.raises(RunError, match=r"stage ingest: \d+ of \d+ samples were dropped \(\d+ not_"):
+        glit.add(out, executor="local", quiet=True, max_drops=0.1)
+    assert glit.verify(out) == []
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
+def test_what_is_no_share_is_refused(photographs, tmp_path, share, run_glit):
+    with pytest.raises(UserError, match="want a share from 0 to 1"):
+        glit.build(photographs, tmp_path / "out", recipe="captions-only", max_drops=share)
+    assert run_glit("add", tmp_path, "--max-drops", "some").code == 2
