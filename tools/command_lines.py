@@ -201,6 +201,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "ray_address": [CLUSTER],
         "regions": [REGIONS],
         "ray_workers": ["1"],
+        "max_drops": ["99%"],
         "reason": ["corrupt"],
         "port": ["0"],
         "recipe": list(builtin_recipes()),
