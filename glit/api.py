@@ -383,8 +383,9 @@ def push(
     """Upload a finished dataset to the Hugging Face Hub. Call it again to resume.
 
     Every file of the folder is uploaded but the work folder and hidden files. The uploaded card
-    shows three pictures with their boxes, and its licence stands in ``croissant.json`` too. The
-    access token is that of ``huggingface_hub``: HF_TOKEN, or a login.
+    shows three pictures with their boxes, if the data files hold the images, and its licence stands
+    in ``croissant.json`` too. The access token is that of ``huggingface_hub``: HF_TOKEN, or a
+    login.
 
     Args:
         dataset: the folder of a finished dataset.
@@ -406,7 +407,8 @@ def push(
         from glit.exporters.preview import card_pictures
 
         opened = open_dataset(dataset)
-        return card_pictures(opened) if opened.manifest.recipe.has_regions else {}
+        recipe = opened.manifest.recipe
+        return card_pictures(opened) if recipe.has_regions and recipe.holds_images else {}
 
     told = progress or null_progress()
     return upload(

@@ -134,7 +134,7 @@ def _check(datasets: Sequence[Dataset], sources: Sequence[SourceDataset], furthe
         if same := seen.get(source.manifest_sha256):
             raise InputError(f"{dataset.path}: the same dataset as {same}; name each once")
         seen[source.manifest_sha256] = dataset.path
-        if dataset.manifest.recipe.table(Pack.name).get("image_store") == "path":
+        if not dataset.manifest.recipe.holds_images:
             raise InputError(
                 f"{dataset.path}: stores only paths of its images, and a dataset has one folder of "
                 "images; build it with pack.image_store = 'bytes'"

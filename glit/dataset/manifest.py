@@ -151,6 +151,11 @@ class RecordedRecipe:
         return self.table("propose").get("enabled", True)
 
     @property
+    def holds_images(self) -> bool:
+        """True if the data files hold the images; false if they hold only their paths."""
+        return self.table("pack").get("image_store", "bytes") != "path"
+
+    @property
     def pairs_from_files(self) -> bool:
         """True if no matcher chose the pairs: the user's files name them."""
         return self.table("score").get("backend") in ("file", "provided")

@@ -217,6 +217,18 @@ def test_the_uploaded_card_names_the_licence(hub, built_copy, run_glit):
     )
 
 
+@pytest.mark.slow
+def test_no_picture_of_a_dataset_that_keeps_its_images_to_itself(hub, scenes, tmp_path):
+    glit.build(
+        scenes / "images", tmp_path / "out", recipe="mini", executor="local", quiet=True, limit=2,
+        captions=scenes / "captions.jsonl", settings=["pack.image_store=path"],
+    )  # fmt: skip
+    glit.push(tmp_path / "out", NAME, licence="mit")
+    files = hub.repositories[NAME].files
+    assert not [name for name in files if name.startswith("pictures/")]
+    assert b"pictures/" not in files["README.md"]
+
+
 def test_a_licence_of_ones_own_has_a_name_and_a_link(tmp_path):
     card = tmp_path / "README.md"
     card.write_text("---\nlicense: other\n---\nHere.\n")
