@@ -67,7 +67,7 @@ def build(
             images on one machine without a GPU, else ray.
         limit: only the first images.
         max_drops: the largest share of samples that a step may drop, 0 to 1; filters do not count.
-            If more are dropped, and 100 or more are done, the build stops.
+            If more are dropped, the build stops: once 100 are done, or at the step's end.
         replace: rebuild a finished dataset of another recipe or other images.
         locked: use exactly the models recorded by ``glit lock``.
         quiet: no progress on standard error.

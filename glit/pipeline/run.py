@@ -94,7 +94,8 @@ def _job(opened: OpenWork, stage: str, chunks: list[Chunk]) -> Job:
     total = sum(per_chunk.values())
     todo = sum(per_chunk[chunk.index] for chunk in missing)
     told, task = opened.progress.beside(), StageTask(name=stage, work=work)
-    limit = None if work.plan.flow.step(stage).filters else _DropLimit(stage, opened.max_drops)
+    filters = work.plan.flow.step(stage).filters
+    limit = None if filters else _DropLimit(stage, opened.max_drops, chunks=len(missing))
 
     def done(chunk: Chunk, tally: Tally) -> None:
         still_held()
@@ -116,8 +117,9 @@ def _job(opened: OpenWork, stage: str, chunks: list[Chunk]) -> Job:
 class _DropLimit:
     """Ends a step that drops more of its samples than the user allows."""
 
-    def __init__(self, stage: str, share: float) -> None:
-        self._stage, self._share = stage, share
+    def __init__(self, stage: str, share: float, *, chunks: int) -> None:
+        """For a step over so many chunks."""
+        self._stage, self._share, self._left = stage, share, chunks
         self._rows, self._drops = 0, Counter[str]()
 
     def count(self, tally: Tally) -> None:
@@ -126,10 +128,12 @@ class _DropLimit:
         Raises:
             RunError: of the samples so far, too many were dropped.
         """
+        self._left -= 1
         self._rows += tally.rows
         self._drops.update(tally.drops)
         dropped = self._drops.total()
-        if self._rows < _FEWEST_COUNTED or dropped <= self._share * self._rows:
+        is_early = self._left and self._rows < _FEWEST_COUNTED
+        if is_early or dropped <= self._share * self._rows:
             return
         reasons = ", ".join(f"{number} {name}" for name, number in self._drops.most_common(3))
         raise RunError(

@@ -9,13 +9,13 @@ from building import data_bytes, png
 
 import glit
 from glit.errors import RunError, UserError
+from glit.executors.protocols import Tally
 from glit.pipeline import run
 
 
 @pytest.fixture
-def photographs(tmp_path, monkeypatch):
+def photographs(tmp_path):
     """Forty images, ten of them without a caption and one damaged."""
-    monkeypatch.setattr(run, "_FEWEST_COUNTED", 10)
     folder = tmp_path / "photographs"
     folder.mkdir()
     lines = []
@@ -66,6 +66,19 @@ def test_an_addition_has_a_limit_of_its_own(photographs, tmp_path, run_glit):
     with pytest.raises(RunError, match=r"stage ingest: \d+ of \d+ samples were dropped \(\d+ not_"):
         glit.add(out, executor="local", quiet=True, max_drops=0.1)
     assert glit.verify(out) == []
+
+
+def test_it_is_looked_at_from_the_hundredth_sample_on_and_at_the_end():
+    limit = run._DropLimit("caption", 0.1, chunks=4)
+    limit.count(Tally(rows=90, drops={"refusal": 90}))
+    with pytest.raises(RunError, match="stage caption: 90 of 100 samples were dropped .90 refusal"):
+        limit.count(Tally(rows=10))
+    limit = run._DropLimit("caption", 0.1, chunks=2)
+    limit.count(Tally(rows=10, drops={"refusal": 2}))
+    limit.count(Tally(rows=10))  # 10 % is no more than 10 %
+    limit = run._DropLimit("caption", 0.1, chunks=1)
+    with pytest.raises(RunError, match="2 of 10 samples were dropped"):
+        limit.count(Tally(rows=10, drops={"refusal": 1, "looping": 1}))
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
