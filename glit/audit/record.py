@@ -123,9 +123,9 @@ class Agreement:
     """The agreement of people on whether items are right."""
 
     items: int
-    """Judged by two people or more."""
+    """Number of items that two people or more judged."""
     disputed: tuple[Name, ...]
-    """The items of these on which they disagree and that nobody settled."""
+    """The items with differing verdicts that nobody settled."""
     kappa: float | None
     """Cohen's, over all pairs of people on the same item, before disputes were settled; None
     without such an item."""

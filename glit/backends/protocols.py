@@ -153,7 +153,7 @@ class CaptionLookup(Protocol):
     name: str
     """Goes into ``caption_source.model``."""
     strips: bool
-    """True if it strips whitespace around its captions."""
+    """True if it removes whitespace before and after each caption."""
 
     def find(
         self, paths: Sequence[str], read_text: ReadText

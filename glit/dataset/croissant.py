@@ -149,7 +149,7 @@ def croissant(manifest: Manifest, *, name: str) -> bytes:
 
 
 def licensed(content: bytes, licence: str) -> bytes:
-    """The content of ``croissant.json`` with a licence, or the address of one.
+    """The content of ``croissant.json`` with a licence, or the address of one; its own stays.
 
     Raises:
         InputError: it is no JSON object.
@@ -160,7 +160,7 @@ def licensed(content: bytes, licence: str) -> bytes:
         raise InputError(f"{CROISSANT}: not JSON ({first_line(error)})") from error
     if not isinstance(found, dict):
         raise InputError(f"{CROISSANT}: no JSON object")
-    return to_json({**found, "license": licence})
+    return to_json({"license": licence, **found})
 
 
 def _usage(manifest: Manifest) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def chosen(
 
 
 def verdict(name: str, device: Any, *, is_chosen: bool) -> str:
-    """Return a line that says what was chosen, and why."""
+    """Return a line with the chosen kernel and the reason."""
     known = _verdicts.get((name, str(device)))
     words = known[1] if known else "not the plain way's numbers"
     return f"{name}: {'used' if is_chosen else 'plain way used'} ({words})"

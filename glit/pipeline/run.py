@@ -27,7 +27,7 @@ from glit.work.folder import BEFORE, Work
 from glit.work.listing import Chunk
 from glit.work.open_work import OpenWork
 from glit.work.state import note_versions
-from glit.work.tables import read_table, tables_ahead, write_table
+from glit.work.tables import drops_by_reason, read_table, tables_ahead, write_table
 
 _FEWEST_COUNTED = 100
 _DUPLICATES = "duplicates-"
@@ -94,8 +94,7 @@ def _job(opened: OpenWork, stage: str, chunks: list[Chunk]) -> Job:
     total = sum(per_chunk.values())
     todo = sum(per_chunk[chunk.index] for chunk in missing)
     told, task = opened.progress.beside(), StageTask(name=stage, work=work)
-    filters = work.plan.flow.step(stage).filters
-    limit = None if filters else _DropLimit(stage, opened.max_drops, chunks=len(missing))
+    limit = _drop_limit(opened, stage, chunks, missing)
 
     def done(chunk: Chunk, tally: Tally) -> None:
         still_held()
@@ -112,6 +111,27 @@ def _job(opened: OpenWork, stage: str, chunks: list[Chunk]) -> Job:
         watch=told,
         worked=opened.timeline.recorder(task, missing),
     )
+
+
+def _drop_limit(
+    opened: OpenWork, stage: str, chunks: list[Chunk], missing: list[Chunk]
+) -> _DropLimit | None:
+    """The limit of a step, which has counted the chunks that are done; of an addition, its own.
+
+    Raises:
+        RunError: too many of these were dropped, so the same command stops there again.
+        DamagedTableError: of one of their tables.
+    """
+    work = opened.work
+    if opened.max_drops >= 1 or work.plan.flow.step(stage).filters:
+        return None
+    todo = {chunk.index for chunk in missing}
+    done = [c for c in chunks if c.series == chunks[-1].series and c.index not in todo]
+    limit = _DropLimit(stage, opened.max_drops, chunks=len(done) + len(missing))
+    for chunk in done:
+        rows = read_table(work.store, work.table(stage, chunk), ["drop"]).to_pylist()
+        limit.count(Tally(rows=len(rows), drops=drops_by_reason(rows)))
+    return limit
 
 
 class _DropLimit:
@@ -138,8 +158,8 @@ class _DropLimit:
         reasons = ", ".join(f"{number} {name}" for name, number in self._drops.most_common(3))
         raise RunError(
             f"stage {self._stage}: {dropped} of {self._rows} samples were dropped ({reasons}), "
-            f"more than --max-drops {100 * self._share:g}%; what is done is kept: mend the cause, "
-            "or run it again with a larger share"
+            f"more than --max-drops {100 * self._share:g}%; what is done is kept; with a larger "
+            "share it goes on, and glit retry then tries the dropped samples again"
         )
 
 

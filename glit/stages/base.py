@@ -140,7 +140,7 @@ class TableStep(Step):
     dataset_columns: ClassVar[Columns] = ()
     """Its columns that become columns of the dataset, after the standard ones."""
     extends: ClassVar[tuple[str, ...]] = ()
-    """The columns of these that a step before it may make too; it then keeps what is in them."""
+    """Those of ``dataset_columns`` that an earlier step may make too, whose values it keeps."""
 
     @classmethod
     def drops_before_models(cls, plan: Plan) -> bool:

@@ -36,7 +36,7 @@ class StageTime:
     busy_s: list[float] = field(default_factory=list)
     """Seconds that workers were at work, summed over them, by bin."""
     lost_s: float = 0.0
-    """Seconds of these with units that were done again because the worker died."""
+    """The part of ``busy_s`` that was lost: its units were done again because the worker died."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -45,6 +45,9 @@ def test_too_many_drops_stop_a_build_that_goes_on_with_a_larger_share(
     assert "stage caption: " in stopped.errors and "no_caption), more than" in stopped.errors
     assert "--max-drops 20%; what is done is kept" in stopped.errors
     assert not (out / "manifest.json").exists()
+    again = run_glit(*line, "--max-drops", "20%")  # as a batch system starts it again
+    assert again.code == 1 and "stage caption: " in again.errors
+    assert not (out / "manifest.json").exists()
     assert run_glit(*line, "--max-drops", "0.5").code == 0
     whole = tmp_path / "whole"
     assert run_glit(*words(photographs, whole, "--executor", "local")).code == 0
