@@ -17,7 +17,7 @@ from glit import api as _api
 
 EXAMPLES = {
     "add": 'glit.add("dataset", limit=1000)',
-    "apply_corrections": 'glit.apply_corrections("dataset", "corrected", ["anna.jsonl"])',
+    "apply_corrections": 'glit.apply_corrections("dataset", "corrected", ["mine.jsonl"])',
     "build": 'glit.build("photos", "dataset", recipe="laptop", settings=["score.batch_size=8"])',
     "certify": 'found = glit.certify("dataset", "verdicts.jsonl", error=0.05)',
     "clean": 'freed = glit.clean("dataset")',
