@@ -1,4 +1,4 @@
-"""One part of every kind; each is a few lines, and nothing else knows its name."""
+"""Adds one part of most kinds to glit; each is a few lines."""
 
 from glit import extend
 from glit_example import learning, parts

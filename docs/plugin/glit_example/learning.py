@@ -1,11 +1,11 @@
-"""An objective of training and a task of evaluation; they bring torch, so nothing is imported here
-before it is wanted."""
+"""An objective of training and a task of evaluation. They import torch, so this module imports them
+only if torch is installed."""
 
 import importlib.util
 
 
 def register():
-    """Add them where torch is installed."""
+        """Add them if torch is installed."""
     if importlib.util.find_spec("torch") is None:
         return
     from glit import extend

@@ -1,4 +1,4 @@
-"""What learns and what measures."""
+"""An objective of training, and a task of evaluation."""
 
 from dataclasses import dataclass
 
