@@ -5,7 +5,7 @@ import importlib.util
 
 
 def register():
-        """Add them if torch is installed."""
+    """Add them if torch is installed."""
     if importlib.util.find_spec("torch") is None:
         return
     from glit import extend
