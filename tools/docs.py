@@ -197,7 +197,7 @@ def _recipes() -> Iterator[str]:
     build, learn = [], []
     for name, path in builtin_recipes().items():
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        only_learns = not tables.keys() - {"about", "base", *LEARN_TABLES} and "base" not in tables
+        only_learns = tables.keys() & LEARN_TABLES and not tables.keys() & {"base", "caption"}
         line = f"- `{name}`: {load_recipe(name).about}"
         if name not in HIDDEN_RECIPES:
             (learn if only_learns else build).append(line)

@@ -36,7 +36,7 @@ _NAMED = 5
 def eval_command(
     context: typer.Context,
     task: Annotated[
-        str, typer.Argument(help="One of the tasks below, or a plugin's.", show_default=False)
+        str, typer.Argument(help="One of the tasks listed here, or a plugin's.", show_default=False)
     ],
     model: Annotated[
         str, typer.Argument(help="A built-in model, a folder, a run of glit train, or a hub id.")

@@ -164,7 +164,7 @@ def judge_command(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Ask a vision-language model whether pairs are right. Run it again to go on.
+    """Ask a vision-language model whether pairs are right. Run it again to resume.
 
     Its opinions are kept apart from people's verdicts; glit pairs certify --judged needs fewer
     verdicts with them.
@@ -207,10 +207,10 @@ def certify_command(
     ] = None,
     error: Annotated[
         float | None,
-        typer.Option("--error", help="The greatest share of wrong ones to claim. Default: 0.05."),
+        typer.Option("--error", help="Largest share of wrong ones to claim. Default: 0.05."),
     ] = None,
     confidence: Annotated[
-        float | None, typer.Option("--confidence", help="Of the claim. Default: 0.95.")
+        float | None, typer.Option("--confidence", help="Confidence of the claim. Default: 0.95.")
     ] = None,
     part: Annotated[
         str | None,
@@ -232,7 +232,7 @@ def certify_command(
     judged: Annotated[
         Path | None,
         typer.Option(
-            "--judged", help="Opinions of glit pairs judge on all, so that fewer verdicts do."
+            "--judged", help="Opinions of glit pairs judge; fewer verdicts are then needed."
         ),
     ] = None,
     output: Annotated[
@@ -250,7 +250,7 @@ def certify_command(
     """Prove that few pairs are wrong, from verdicts on some of them.
 
     The first call writes a plan into the file of verdicts; glit pairs label then asks for the
-    verdicts; the next calls tell what they prove.
+    verdicts; the next calls print what they prove.
     """
     from glit.runtime.progress import StageProgress
 
