@@ -17,10 +17,11 @@ _MOST_BOXES = 5000
 _MOST_DEPTH = 16
 _MOST_CONTENT_BYTES = 1 << 20
 _MINING = ("c2pa.training-mining", "cawg.training-mining")
+"""Assertions on mining and training, by the beginning of their label."""
 _USES = ("data_mining", "ai_training", "ai_generative_training", "ai_inference")
 """Entries of these assertions, after the name of whose they are."""
 _METADATA = ("stds.iptc", "c2pa.metadata", "cawg.metadata")
-_READ = (*_MINING, *_METADATA, "c2pa.actions", "c2pa.claim")
+_MAKING = ("c2pa.actions", "c2pa.claim")
 
 
 @dataclass(slots=True)
@@ -37,17 +38,21 @@ class Manifest:
     """The program that made the picture's own manifest."""
 
 
-def read_manifest_store(store: bytes) -> Manifest:
+def read_manifest_store(store: bytes, *, making: bool = True) -> Manifest:
     """Read a manifest store.
+
+    Args:
+        store: its JUMBF box.
+        making: whether to read what it says of how and by what the picture was made, too.
 
     Raises:
         ValueError: it is damaged, compressed, or beyond the limits.
     """
-    found = Manifest()
+    found, wanted = Manifest(), (*_MINING, *_METADATA, *(_MAKING if making else ()))
     for label, kind, content in _contents(memoryview(store), "", 0, [_MOST_BOXES]):
         if kind == b"brob":
             raise ValueError("C2PA: a compressed manifest")
-        if not label.startswith(_READ) or kind not in (b"cbor", b"json"):
+        if not label.startswith(wanted) or kind not in (b"cbor", b"json"):
             continue
         if len(content) > _MOST_CONTENT_BYTES:
             raise ValueError(f"C2PA: {label} of {len(content)} bytes")

@@ -15,7 +15,7 @@ from glit.images.iim import BYLINE, COPYRIGHT, CREDIT, as_text, read_iim
 from glit.images.packets import Packets, find_packets
 from glit.images.tiff_tags import ARTIST, first_directory
 from glit.images.tiff_tags import COPYRIGHT as COPYRIGHT_TAG
-from glit.rights.c2pa import read_manifest_store
+from glit.rights.c2pa import Manifest, read_manifest_store
 from glit.rights.xmp import read_xmp
 
 MINING = ("prohibited", "constrained", "allowed")
@@ -99,9 +99,9 @@ class Rights:
 
     def as_row(self) -> dict[str, Any]:
         """The value of the column ``rights``."""
-        row = {f.name: getattr(self, f.name) for f in RIGHTS if f.name not in ("sources",)}
         sources = [{"field": key, "source": value} for key, value in sorted(self.sources.items())]
-        return row | {"sources": sources, "unreadable": sorted(self.unreadable)}
+        row = {name: getattr(self, name) for name in RIGHTS.names}
+        return {**row, "sources": sources, "unreadable": sorted(self.unreadable)}
 
 
 def read_rights(data: bytes) -> Rights:
@@ -127,7 +127,7 @@ def mining_of(data: bytes) -> str:
     """
     packets, found = find_packets(data), Rights()
     unreadable = bool(packets.unreadable - {"iim"})
-    for packet, read in ((packets.xmp, _xmp_mining), (packets.c2pa, _c2pa)):
+    for packet, read in ((packets.xmp, _xmp_mining), (packets.c2pa, _c2pa_mining)):
         if any(mark in packet for mark in _MARKS):
             try:
                 read(packets, found)
@@ -143,6 +143,14 @@ _MARKS = (b"DataMining", b"training-mining", b"brob")
 def _xmp_mining(packets: Packets, found: Rights) -> None:
     said = read_xmp(packets.xmp, _PLUS)
     found.say("mining", _of_plus(value for name in _PLUS for value in said.get(name, ())), "xmp")
+
+
+def _c2pa_mining(packets: Packets, found: Rights) -> None:
+    found.say("mining", _mining_in(read_manifest_store(packets.c2pa, making=False)), "c2pa")
+
+
+def _mining_in(said: Manifest) -> str | None:
+    return _strictest([*(_USES.get(use) for use in said.uses), _of_plus(said.mining)])
 
 
 def _xmp(packets: Packets, found: Rights) -> None:
@@ -174,8 +182,7 @@ def _exif(packets: Packets, found: Rights) -> None:
 def _c2pa(packets: Packets, found: Rights) -> None:
     found.c2pa = "present"
     said = read_manifest_store(packets.c2pa)
-    mining = _strictest([*(_USES.get(use) for use in said.uses), _of_plus(said.mining)])
-    found.say("mining", mining, "c2pa")
+    found.say("mining", _mining_in(said), "c2pa")
     found.say("claim_generator", said.claim_generator, "c2pa")
     _say_source_type(said.source_types, found, "c2pa")
 
