@@ -20,6 +20,8 @@ from glit.rights.xmp import read_xmp
 
 MINING = ("prohibited", "constrained", "allowed")
 """What may be said of data mining and of training, strictest first."""
+C2PA = ("none", "present", "valid", "invalid")
+"""What is known of a C2PA manifest; ``present`` where its signature was not checked."""
 RIGHTS = pa.struct(
     [
         *((name, pa.string()) for name in ("copyright", "creator", "credit", "licence", "mining")),
@@ -77,7 +79,7 @@ class Rights:
     digital_source_type: str | None = None
     """Name in IPTC's vocabulary: ``trainedAlgorithmicMedia``, ``digitalCapture``."""
     c2pa: str = "none"
-    """``none``; ``present``, whose signature was not checked; ``valid`` or ``invalid``."""
+    """One of :data:`C2PA`."""
     claim_generator: str | None = None
     """The program that made the C2PA manifest."""
     signer: str | None = None
@@ -102,6 +104,12 @@ class Rights:
         sources = [{"field": key, "source": value} for key, value in sorted(self.sources.items())]
         row = {name: getattr(self, name) for name in RIGHTS.names}
         return {**row, "sources": sources, "unreadable": sorted(self.unreadable)}
+
+
+def is_rights(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is that of the column ``rights``, or of some of its fields."""
+    known = {each.name: each.type for each in RIGHTS}
+    return pa.types.is_struct(kind) and all(known.get(f.name) == f.type for f in kind)
 
 
 def read_rights(data: bytes) -> Rights:

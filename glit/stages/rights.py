@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-import pyarrow as pa
-
 from glit.data.records import Drop, Sample
 from glit.recipes.config import RecipeTable, require_value
 from glit.rights import RIGHTS, Reservations, Rights, read_reservations, read_rights
@@ -19,16 +17,10 @@ from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe
 
 _REASONS = {
-    "mining_prohibited": "the picture, or a file of rights.reservations, forbids data mining or training",
+    "mining_prohibited": "the picture or a file of rights.reservations forbids data mining",
     "ai_generated": "the picture says that a trained model made it, in part at least",
     "no_licence": "the picture names no licence, web statement of rights or usage terms",
 }
-
-
-def has_rights(schema: pa.Schema) -> bool:
-    """Return whether a dataset of this Arrow schema has this stage's column ``rights``."""
-    place = schema.get_field_index("rights")
-    return place >= 0 and schema.field(place).type == RIGHTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
