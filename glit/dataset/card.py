@@ -205,8 +205,8 @@ def people_fields(manifest: Manifest) -> str:
 
 
 def figures_section(found: Statistics) -> str:
-    """The statistics of a dataset, its means beside those of papers, and the rights in its pictures,
-    in Markdown."""
+    """The statistics of a dataset, its means beside those of papers, and the rights in its
+    pictures, in Markdown."""
     rows = "\n".join(f"| {name} | {value} |" for name, value in lines(found))
     head = " | ".join(PAPER_COLUMNS)
     papers = "\n".join(f"| {' | '.join(row)} |" for row in beside_papers(found))

@@ -56,9 +56,9 @@ def rights_section(counts: Mapping[str, int], images: int) -> str:
         return ""
     rows = "\n".join(f"| {text} | {n:,} | {n / images:.1%} |" for text, n in _rows(counts))
     return (
-        "\n\n## Rights in the pictures\n\nThe column `rights` has what each picture says of itself, by "
-        "EXIF, IPTC, XMP and C2PA, and what\nfiles of reservations say of its path. Nobody has "
-        "checked whether it is true.\n\n"
+        "\n\n## Rights in the pictures\n\n"
+        "The column `rights` has what each picture says of itself, by EXIF, IPTC, XMP and C2PA, "
+        "and what\nfiles of reservations say of its path. Nobody has checked whether it is true.\n\n"
         f"| pictures | | share |\n|---|---:|---:|\n{rows}"
     )
 

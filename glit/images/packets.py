@@ -146,9 +146,9 @@ def _png_text(kind: bytes, body: bytes, found: Packets) -> None:
         rest = rest[1:]
     if compressed:
         found.inflated += 1
-        if found.inflated > _MOST_INFLATED:
-            raise ValueError("many compressed texts")
         rest = zlib.decompressobj().decompress(rest, MOST_PACKET_BYTES + 1)
+        if found.inflated > _MOST_INFLATED or len(rest) > MOST_PACKET_BYTES:
+            raise ValueError("many compressed texts, or a long one")
     if keyword in _PNG_TEXTS:
         found.texts.setdefault(_PNG_TEXTS[keyword], as_text(rest[:4096]))
     elif not is_profile:

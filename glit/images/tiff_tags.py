@@ -52,6 +52,6 @@ def first_directory(data: bytes, wanted: Collection[int], *, most: int) -> dict[
             found[tag] = value[:size]
             if len(found[tag]) < size:
                 raise ValueError(f"tag {tag} lies beyond the end")
-    except struct.error as error:
+    except (struct.error, OverflowError) as error:
         raise ValueError("a directory lies beyond the end") from error
     return found

@@ -55,7 +55,7 @@ class RightsStage(Stage):
     version = 1
     reads = ("image",)
     makes = ("rights",)
-    filters = True
+    filters, retryable = True, True
     reasons: ClassVar = _REASONS
     title, shows = "Rights", "drop"
     config = RightsConfig
