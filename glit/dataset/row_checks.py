@@ -144,10 +144,10 @@ def _null_fields(name: str, values: Any, rows: np.ndarray) -> Iterator[tuple[int
 
 def _rights(column: Any) -> Iterator[tuple[int, str]]:
     """Fields of which a picture says nothing are null; some have few values."""
-    for name, known in (("mining", MINING), ("c2pa", C2PA)):
+    for name, known in (("mining", (*MINING, None)), ("c2pa", C2PA)):
         if column.type.get_field_index(name) >= 0:
             values = column.field(name)
-            odd = _COMPUTE.invert(_COMPUTE.is_in(values, value_set=pa.array([*known, None])))
+            odd = _COMPUTE.invert(_COMPUTE.is_in(values, value_set=pa.array(known)))
             yield from _first(odd.to_numpy(zero_copy_only=False), f"its rights.{name} is unknown")
 
 
