@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 TYPES = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp",
-         "TIFF": "image/tiff", "AVIF": "image/avif"}  # fmt: skip
+         "TIFF": "image/tiff", "AVIF": "image/avif", "HEIF": "image/heic"}  # fmt: skip
 PLUS = "http://ns.useplus.org/ldf/vocab/"
 SOURCE_TYPE = "http://cv.iptc.org/newscodes/digitalsourcetype/"
 NOTICES = {

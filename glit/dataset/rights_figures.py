@@ -54,16 +54,17 @@ def rights_section(counts: Mapping[str, int], images: int) -> str:
     """A section of a card in Markdown; empty for a dataset without the column."""
     if not counts:
         return ""
-    rows = "\n".join(f"| {text} | {n:,} | {n / images:.1%} |" for text, n in _rows(counts))
+    rows = "\n".join(f"| {text} | {n:,} | {n / images:.1%} |" for text, n in rights_rows(counts))
     return (
         "\n\n## Rights in the pictures\n\n"
         "The column `rights` has what each picture says of itself, by EXIF, IPTC, XMP and C2PA, "
-        "and what\nfiles of reservations say of its path. Nobody has checked whether it is true.\n\n"
+        "and what\nfiles of reservations say of its path. Nobody has checked whether it is true."
+        "\n\n"
         f"| pictures | | share |\n|---|---:|---:|\n{rows}"
     )
 
 
-def _rows(counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+def rights_rows(counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:
     """Texts and counts of the table, the most frequent licences first."""
     yield "with a notice of copyright, creator, credit or licence", counts.get("notice", 0)
     yield "data mining or training prohibited", counts.get("mining: prohibited", 0)

@@ -144,8 +144,9 @@ def mining_of(data: bytes) -> str:
     return found.mining or ("unreadable" if unreadable else "unstated")
 
 
-_MARKS = (b"DataMining", b"training-mining", b"brob")
-"""Bytes without which no packet says anything on mining; the last marks a compressed one."""
+_MARKS = (b"DataMining", b"D\0a\0t\0a\0M\0i\0n\0i\0n\0g", b"training-mining", b"brob")
+"""Bytes of which a packet has one that says anything on mining, in UTF-8 or UTF-16; the last marks
+a compressed manifest."""
 
 
 def _xmp_mining(packets: Packets, found: Rights) -> None:

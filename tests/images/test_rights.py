@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import struct
 import tracemalloc
@@ -12,7 +13,6 @@ from noticed import (
     NOTICES,
     PLUS,
     SOURCE_TYPE,
-    TYPES,
     noticed,
     picture,
     segment,
@@ -24,7 +24,8 @@ from PIL import Image, PngImagePlugin
 
 from glit.rights import Rights, mining_of, read_rights
 
-BY_EXIV2 = ["JPEG", "PNG", "WEBP", "TIFF"]
+KINDS = ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"]
+BY_EXIV2 = KINDS[:4]
 """It does not write AVIF."""
 
 
@@ -62,6 +63,20 @@ def test_exif_and_xmp_of_an_avif():
         "AVIF", exif=exif, xmp=xmp(f"<plus:DataMining>{PLUS}DMI-ALLOWED</plus:DataMining>").encode()
     )
     assert read_rights(data).copyright == "(c) Exif" and mining_of(data) == "allowed"
+
+
+def test_a_heif():
+    """By libheif, and signed by c2pa-python."""
+    heif = pytest.importorskip("pillow_heif")
+    exif = Image.Exif()
+    exif[0x8298] = "(c) Exif"
+    packet = xmp(f"<plus:DataMining>{PLUS}DMI-PROHIBITED</plus:DataMining>").encode()
+    pixels, buffer = Image.open(io.BytesIO(picture())), io.BytesIO()
+    heif.from_pillow(pixels).save(buffer, quality=90, exif=exif.tobytes(), xmp=packet)
+    data = buffer.getvalue()
+    assert read_rights(data).copyright == "(c) Exif" and mining_of(data) == "prohibited"
+    again = read_rights(signed("HEIF", uses={"data_mining": "constrained"}, original=data))
+    assert (again.c2pa, again.mining, again.copyright) == ("present", "prohibited", "(c) Exif")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +146,7 @@ def test_texts_of_a_png_and_profiles_of_imagemagick():
     assert found.sources == {"copyright": "png", "creator": "png", "mining": "xmp"}
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("label", ["cawg.training-mining", "c2pa.training-mining"])
 def test_manifests_that_c2pa_python_signed(kind, label):
     uses = {
@@ -167,8 +182,15 @@ def test_the_strictest_of_several_statements_counts():
     )
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_other_encodings_of_xmp(encoding):
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    data = segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0" + (mark + MINING_TEXT).encode(encoding))
+    assert mining_of(data) == read_rights(data).mining == "prohibited"
+
+
 def test_a_picture_that_says_nothing():
-    for kind in [*TYPES, "GIF", "BMP"]:
+    for kind in [*KINDS, "GIF", "BMP"]:
         assert read_rights(picture(kind)) == Rights() and mining_of(picture(kind)) == "unstated"
 
 
@@ -268,7 +290,7 @@ def test_a_length_of_two_gigabytes():
 def test_damaged_files_raise_nothing():
     """Bytes changed, cut out and repeated, in the metadata above all."""
     made = [noticed(picture(kind), NOTICES) for kind in BY_EXIV2]
-    made += [signed(kind, uses={"data_mining": "notAllowed"}) for kind in TYPES]
+    made += [signed(kind, uses={"data_mining": "notAllowed"}) for kind in KINDS]
     draw, different = random.Random(0), 0
     for data in made:
         whole = read_rights(data)
