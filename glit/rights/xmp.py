@@ -37,8 +37,11 @@ def read_xmp(packet: bytes, wanted: Collection[str]) -> dict[str, list[str]]:
     parser.EndElementHandler = reader.end
     parser.CharacterDataHandler = reader.text
     parser.StartDoctypeDeclHandler = _refuse
+    plain = packet.rstrip(b"\0")
+    if packet.startswith(b"\xff\xfe"):  # UTF-16, whose last character ends with a zero
+        plain += bytes(len(plain) % 2)
     try:
-        parser.Parse(packet.rstrip(b"\0"), True)
+        parser.Parse(plain, True)
     except (expat.ExpatError, LookupError) as error:  # of syntax, or of an unknown encoding
         raise ValueError(f"XMP: {error}") from error
     return {name: values for name, values in reader.found.items() if values}
