@@ -52,7 +52,7 @@ class Packets:
     def keep(self, name: str, block: bytes) -> None:
         """Keep a block, the first of its name; one beyond the limits is unreadable."""
         if len(block) > (MOST_C2PA_BYTES if name == "c2pa" else MOST_PACKET_BYTES):
-            self.unreadable.add(name)
+            self.unreadable.add("iim" if name == "resources" else name)
         elif block and not getattr(self, name):
             setattr(self, name, block)
 

@@ -5,6 +5,7 @@ A text is taken from the first place that has it: XMP, IPTC-IIM, EXIF, PNG's own
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,9 +86,10 @@ class Rights:
     signer: str | None = None
     """Who signed it, if the signature was checked."""
     sources: dict[str, str] = field(default_factory=dict)
-    """By field: ``xmp``, ``iptc``, ``exif``, ``png``, ``c2pa``, or the name of a user's file."""
+    """By field: ``xmp``, ``iim``, ``exif``, ``png``, ``c2pa``, or the name of a user's file."""
     unreadable: set[str] = field(default_factory=set)
-    """Blocks of metadata that are there and cannot be read."""
+    """Blocks of metadata that are there and cannot be read: ``xmp``, ``iim``, ``exif``, ``c2pa``,
+    or the ``container`` around them."""
 
     def say(self, name: str, value: str | bool | None, source: str) -> None:
         """Take a statement, unless the field has one; of ``mining`` the stricter one stays."""
@@ -134,7 +136,7 @@ def mining_of(data: bytes) -> str:
     Some microseconds for a picture whose metadata has no word on it.
     """
     packets, found = find_packets(data), Rights()
-    unreadable = bool(packets.unreadable - {"iim"})
+    unreadable = bool(packets.unreadable & {"xmp", "c2pa", "container"})
     for packet, read in ((packets.xmp, _xmp_mining), (packets.c2pa, _c2pa_mining)):
         if any(mark in packet for mark in _MARKS):
             try:
@@ -151,7 +153,7 @@ a compressed manifest."""
 
 def _xmp_mining(packets: Packets, found: Rights) -> None:
     said = read_xmp(packets.xmp, _PLUS)
-    found.say("mining", _of_plus(value for name in _PLUS for value in said.get(name, ())), "xmp")
+    found.say("mining", _of_plus(itertools.chain(*said.values())), "xmp")
 
 
 def _c2pa_mining(packets: Packets, found: Rights) -> None:
@@ -169,7 +171,7 @@ def _xmp(packets: Packets, found: Rights) -> None:
             found.say(name, values[0] if name in _ONE_VALUE else "; ".join(values), "xmp")
     if said.get(_MARKED) == ["False"]:
         found.say("licence", "public domain", "xmp")
-    found.say("mining", _of_plus(value for name in _PLUS for value in said.get(name, ())), "xmp")
+    found.say("mining", _of_plus(v for name in _PLUS for v in said.get(name, ())), "xmp")
     _say_source_type(said.get(_SOURCE_TYPE, ()), found, "xmp")
     if any(map(said.get, _AI_SYSTEM)):
         found.say("ai_generated", True, "xmp")
@@ -178,7 +180,7 @@ def _xmp(packets: Packets, found: Rights) -> None:
 def _iim(packets: Packets, found: Rights) -> None:
     for key, values in read_iim(packets.iim).items():
         if key in _DATASETS:
-            found.say(_DATASETS[key], "; ".join(values), "iptc")
+            found.say(_DATASETS[key], "; ".join(values), "iim")
 
 
 def _exif(packets: Packets, found: Rights) -> None:
