@@ -58,6 +58,8 @@ _USES = {"notAllowed": "prohibited", "constrained": "constrained", "allowed": "a
 _TAGS = {COPYRIGHT_TAG: "copyright", ARTIST: "creator"}
 _DATASETS = {COPYRIGHT: "copyright", BYLINE: "creator", CREDIT: "credit"}
 _MOST_TAG_BYTES = 16 << 10
+_MOST_CHARACTERS = 2000
+"""Of a text; the rest is cut."""
 
 
 @dataclass(slots=True)
@@ -96,6 +98,8 @@ class Rights:
         known = getattr(self, name)
         if value is None or value == "":
             return
+        if isinstance(value, str):  # JSON may hold halves of characters
+            value = value[:_MOST_CHARACTERS].encode("utf-8", "replace").decode()
         stricter = name == "mining" and known and MINING.index(str(value)) < MINING.index(known)
         if known is None or stricter or (name == "ai_generated" and value and not known):
             setattr(self, name, value)

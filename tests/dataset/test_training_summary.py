@@ -44,8 +44,8 @@ def test_a_dataset_with_rights(tmp_path, run_glit):
         (tmp_path / f"in/{number}.jpg").write_bytes(data if number else noticed(data, NOTICES))
         (tmp_path / f"in/{number}.txt").write_text("A red circle. A blue square.")
     settings = ["rights.enabled=true", 'rights.drop=["mining_prohibited"]']
-    overrides = ["caption.backend=sidecar", "propose.backend=grid", *settings]
-    run_build(tmp_path / "in", tmp_path / "out", overrides=overrides)
+    overrides = ["caption.backend=sidecar", *settings]
+    run_build(tmp_path / "in", tmp_path / "out", recipe="captions-only", overrides=overrides)
     said = summary(tmp_path / "out", run_glit)
     assert [line for line in said.splitlines() if line.startswith("##")] == list(SECTIONS)
     assert "was built by glit from 4 image files" in said and "(3 images)" in said

@@ -8,6 +8,7 @@ import struct
 import tracemalloc
 import zlib
 
+import pyarrow as pa
 import pytest
 from noticed import (
     NOTICES,
@@ -22,7 +23,7 @@ from noticed import (
 )
 from PIL import Image, PngImagePlugin
 
-from glit.rights import Rights, mining_of, read_rights
+from glit.rights import RIGHTS, Rights, mining_of, read_rights
 
 KINDS = ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"]
 BY_EXIV2 = KINDS[:4]
@@ -277,6 +278,19 @@ def test_hostile_files_are_unreadable_and_cheap(name):
         tracemalloc.stop()
     assert found.unreadable == unreadable and found.mining is None
     assert mining_of(data) in ("unstated", "unreadable")
+
+
+def test_long_texts_and_halves_of_characters_fit_into_a_table():
+    described = jumbf(b"jumd", bytes(16) + b"\x03" + b"stds.iptc\0")
+    said = b'{"Iptc4xmpExt:DigitalSourceType": "http://x/\\ud800trained", "plus:DataMining": "DMI-ALLOWED"}'
+    store = jumbf(b"jumb", described + jumbf(b"json", said))
+    iim = b"\x1c\x02\x74\x80\x04" + (60_000).to_bytes(4) + b"a" * 60_000
+    data = png_with((b"caBX", store, None))
+    found = read_rights(data)
+    assert (found.digital_source_type, found.mining) == ("?trained", "allowed")
+    pa.array([found.as_row()], RIGHTS).validate(full=True)
+    resources = b"8BIM\x04\x04\0\0" + len(iim).to_bytes(4) + iim
+    assert read_rights(segment(0xED, b"Photoshop 3.0\0" + resources)).copyright == "a" * 2000
 
 
 @pytest.mark.parametrize("name", ["entities", "cut XML", "a compressed manifest", "deep CBOR"])

@@ -16,7 +16,7 @@ from glit.pipeline.retry import retry
 from glit.planning.recipe import load_recipe
 from glit.storage.checksummed_parquet import write_sealed
 
-OVERRIDES = ["caption.backend=sidecar", "ingest.chunk_size=3", "propose.backend=grid"]
+OVERRIDES = ["caption.backend=sidecar", "ingest.chunk_size=3"]
 HOW = " (--set rights.enabled=true says which, --set 'rights.drop=[\"mining_prohibited\"]' leaves them out)"
 
 
@@ -42,7 +42,7 @@ def images(tmp_path):
 
 def build_notes(images, output, **how):
     notes = Notes()
-    run_build(images, output, overrides=OVERRIDES, progress=notes, **how)
+    run_build(images, output, recipe="captions-only", overrides=OVERRIDES, progress=notes, **how)
     return [each for each in notes.told if "data mining" in each]
 
 
@@ -52,7 +52,7 @@ def test_a_build_and_the_same_command_again(images, tmp_path):
     assert build_notes(images, tmp_path / "out") == [said]
 
 
-@pytest.mark.parametrize("stop_after", [2, 4, 20])
+@pytest.mark.parametrize("stop_after", [2, 4, 12])
 def test_a_build_that_was_stopped_and_goes_on(images, tmp_path, stop_after):
     with pytest.raises(KeyboardInterrupt):
         build_notes(images, tmp_path / "out", executor=Counting(stop_after))

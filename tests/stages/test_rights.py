@@ -16,7 +16,7 @@ from glit.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.rights.signature import check_signature
 
-ON = ("rights.enabled=true", "caption.backend=sidecar", "propose.backend=grid")
+ON = ("rights.enabled=true", "caption.backend=sidecar")
 CLEAN, SAYS_NO, MADE, SIGNED, BROKEN = (
     "clean.png",
     "in/no.jpg",
@@ -49,7 +49,7 @@ def images(tmp_path_factory):
 
 
 def built(images, output, *overrides: str) -> Dataset:
-    run_build(images, output, overrides=(*ON, *overrides))
+    run_build(images, output, recipe="captions-only", overrides=(*ON, *overrides))
     assert not list(verify(str(output)))
     return Dataset(str(output))
 
@@ -112,7 +112,9 @@ def test_reservations_of_a_users_file(images, tmp_path):
     ]
     before = dataset.manifest.fingerprints["rights"]
     file.write_text("[]")
-    run_build(images, tmp_path / "out", overrides=(*ON, *overrides), replace=True)
+    run_build(
+        images, tmp_path / "out", recipe="captions-only", overrides=(*ON, *overrides), replace=True
+    )
     after = Dataset(str(tmp_path / "out"))
     assert after.manifest.fingerprints["rights"] != before and drops(after).keys() == {
         SAYS_NO,
@@ -184,7 +186,7 @@ def test_verify_finds_values_that_are_none(whole, tmp_path):
 
 
 def test_off_changes_no_byte(images, tmp_path, whole):
-    run_build(images, tmp_path / "off", overrides=ON[1:])
+    run_build(images, tmp_path / "off", recipe="captions-only", overrides=ON[1:])
     off, on = Dataset(str(tmp_path / "off")), whole
     assert "rights" not in off.schema.names and "rights" not in off.manifest.fingerprints
     assert "rights" not in json.dumps(json.loads((tmp_path / "off/manifest.json").read_text()))
