@@ -50,14 +50,16 @@ def find_notices(data: bytes) -> Notices:
         texts = {ARTIST: "; ".join(of_iim.get(BYLINE, ()))}
         texts[COPYRIGHT_TAG] = "; ".join(of_iim.get(COPYRIGHT, ()))
     own = {ARTIST: packets.texts.get("creator"), COPYRIGHT_TAG: packets.texts.get("copyright")}
-    exif = Image.Exif()
+    xmp, exif = packets.xmp, Image.Exif()
+    if xmp[:2] in (b"\xff\xfe", b"\xfe\xff"):  # JPEG and PNG want UTF-8
+        xmp = xmp.decode("utf-16", "replace").encode()
     for tag in (ARTIST, COPYRIGHT_TAG):
         said = tags.get(tag, b"").strip(b"\0 ") or (texts.get(tag) or own[tag] or "").encode()
         if said:
             exif[tag] = said[:_MOST_TAG_BYTES]
     return Notices(
         exif=exif.tobytes().removeprefix(b"Exif\0\0") if len(exif) else b"",
-        xmp=_TURNED.sub(rb"\g<1>1", packets.xmp),
+        xmp=_TURNED.sub(rb"\g<1>1", xmp),
         iim=packets.iim,
     )
 

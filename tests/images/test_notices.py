@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 import pytest
-from noticed import NOTICES, noticed, picture, read_by_exiv2, signed, with_xmp, xmp
+from noticed import NOTICES, noticed, picture, read_by_exiv2, segment, signed, with_xmp, xmp
 from PIL import Image
 
 from glit.images import decode, encode_png, encode_smaller, picture_frame, upright_file
@@ -86,6 +86,15 @@ def test_a_picture_without_notices_has_the_bytes_of_pillow(kind):
     small.save(as_jpeg, "JPEG", quality=95)
     assert encode_png(data) == as_png.getvalue()
     assert encode_smaller(pixels, max_side=32, original=data) == (as_jpeg.getvalue(), 23, 32)
+
+
+def test_xmp_in_utf_16():
+    packet = xmp("<cc:license>https://example.org/ü</cc:license>").encode("utf-16")
+    data = segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0" + packet)
+    smaller, *_ = encode_smaller(decode(data), max_side=32, original=data)
+    for again in (smaller, encode_png(data)):
+        assert read_rights(again).licence == "https://example.org/ü"
+        assert "https://example.org/ü".encode() in again
 
 
 def test_xmp_that_is_too_long_for_a_jpeg():
