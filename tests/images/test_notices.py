@@ -36,6 +36,7 @@ def test_a_smaller_jpeg():
     assert picture_frame(smaller) == (*size, 1) and decode(smaller).shape == (*size[::-1], 3)
     assert read_by_exiv2(smaller)["Xmp.tiff.Orientation"] == "1"
     assert "Exif.Image.Orientation" not in read_by_exiv2(smaller)
+    assert smaller[:4] == b"\xff\xd8\xff\xe0"  # JFIF's segment comes first
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "TIFF"])

@@ -23,6 +23,7 @@ from noticed import (
 )
 from PIL import Image, PngImagePlugin
 
+from glit.images.tiff_tags import first_directory
 from glit.rights import RIGHTS, Rights, mining_of, read_rights
 
 KINDS = ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"]
@@ -278,6 +279,21 @@ def test_hostile_files_are_unreadable_and_cheap(name):
         tracemalloc.stop()
     assert found.unreadable == unreadable and found.mining is None
     assert mining_of(data) in ("unstated", "unreadable")
+
+
+@pytest.mark.parametrize(("order", "mark"), [("<", b"II"), (">", b"MM")])
+def test_tags_in_both_byte_orders_and_the_first_of_two(order, mark):
+    entries = [
+        (700, 1, 4, b"ab\0\0"),
+        (33432, 2, 8, struct.pack(f"{order}I", 50)),
+        (700, 1, 4, b"cdef"),
+    ]
+    body = b"".join(struct.pack(f"{order}HHI4s", *entry) for entry in entries)
+    data = mark + struct.pack(f"{order}HIH", 42, 8, 3) + body + bytes(4) + b"a notice"
+    assert data[50:] == b"a notice"
+    found = first_directory(data, {700, 33432}, most=8)
+    assert found == {700: b"ab\0\0", 33432: b"a notice"}
+    assert first_directory(data, {700, 33432}, most=7) == {700: b"ab\0\0"}
 
 
 def test_long_texts_and_halves_of_characters_fit_into_a_table():
