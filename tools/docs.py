@@ -318,6 +318,9 @@ TO_DO = {
     "captioner_error": "Read the message; then `glit retry`.",
     "model_error": "Read the message; then `glit retry`.",
     "no_region": "`glit retry --reason no_region --set propose.min_area=N`, or add the grid.",
+    "mining_prohibited": "`glit retry --reason mining_prohibited --set 'rights.drop=[]'`",
+    "ai_generated": "`glit retry --reason ai_generated --set 'rights.drop=[]'`",
+    "no_licence": "`glit retry --reason no_licence --set 'rights.drop=[]'`",
     "low_quality": "`glit retry --reason low_quality --set quality.KEY=N`",
 }
 """What a user can do about a drop, where something can be done."""

@@ -145,12 +145,27 @@ def stats_command(
             "--tokenizer", help="Count tokens as this model does. Default: the dataset's."
         ),
     ] = "",
+    summary: Annotated[
+        bool,
+        typer.Option(
+            "--summary",
+            help="Print a draft of the summary of training content that the EU AI Act asks for.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Count words, sentences and tokens of captions, as papers' tables do."""
+    from glit.dataset.manifest import read_manifest
     from glit.dataset.statistics import PAPER_COLUMNS, beside_papers, lines, tokens_note
+    from glit.dataset.training_summary import training_summary
 
+    if summary and (kind != "glit" or as_json):
+        raise UserError("--summary: is of a dataset of glit, in Markdown; leave the rest out")
     found = api.statistics(captions, kind=kind, split=split, tokenizer=tokenizer)
+    if summary:
+        store = Store(captions)
+        print(training_summary(read_manifest(store), found, name=store.name), end="")
+        return
     if as_json:
         print(json.dumps(found.as_dict()))
         return

@@ -13,6 +13,7 @@ from typing import Any
 
 from glit.data.schema import CAPTIONS, hf_features
 from glit.dataset.manifest import Counts, Manifest, RecordedRecipe, SourceDataset
+from glit.dataset.rights_figures import rights_section
 from glit.dataset.statistics import (
     PAPER_COLUMNS,
     Statistics,
@@ -204,7 +205,8 @@ def people_fields(manifest: Manifest) -> str:
 
 
 def figures_section(found: Statistics) -> str:
-    """The statistics of a dataset, and its means beside those of papers, in Markdown."""
+    """The statistics of a dataset, its means beside those of papers, and the rights in its
+    pictures, in Markdown."""
     rows = "\n".join(f"| {name} | {value} |" for name, value in lines(found))
     head = " | ".join(PAPER_COLUMNS)
     papers = "\n".join(f"| {' | '.join(row)} |" for row in beside_papers(found))
@@ -212,6 +214,7 @@ def figures_section(found: Statistics) -> str:
         f"| figure | |\n|---|---|\n{rows}\n\n"
         f"| {head} |\n|---|---:|---:|---:|---:|---|\n{papers}\n\n"
         + paragraph(f"Words are split at white space. {tokens_note(found)}")
+        + rights_section(found.rights, found.images)
     )
 
 

@@ -104,6 +104,7 @@ _ABOUT = {
     "phrase_similarity": "Cosine of every sentence's head phrase with every region",
     "agreement": "How far a detector asked for a sentence's head phrase agrees with every region",
     "captions": "All captions of the image, each of a kind; the caption is one of them",
+    "rights": "What the picture says of the rights in it, by EXIF, IPTC, XMP and C2PA",
     "quality": "Measures of the image, and scores of labels",
     "negatives": "False sentences: numbers of the true ones, and what was changed",
     "phrases": "Noun phrases of the sentences, with their characters and tokens",
@@ -164,7 +165,7 @@ def licensed(content: bytes, licence: str) -> bytes:
 
 
 def _usage(manifest: Manifest) -> dict[str, Any]:
-    """The models whose terms hold for what they made."""
+    """The models whose terms hold for what they made, and where pictures state their own."""
     works = [
         {
             "@type": "sc:CreativeWork",
@@ -173,6 +174,20 @@ def _usage(manifest: Manifest) -> dict[str, Any]:
         }
         for role, model in sorted(manifest.models.items())
     ]
+    if "rights" in manifest.columns:
+        works.append(
+            {
+                "@type": "sc:CreativeWork",
+                "name": "rights in the pictures",
+                "description": "The column rights has what each picture says of copyright, "
+                "licence, data mining and its digital source type.",
+            }
+        )
+        if "captioner" in manifest.models:
+            source = "https://schema.org/TrainedAlgorithmicMediaDigitalSource"
+            works.append(
+                {"@type": "sc:CreativeWork", "name": "captions", "digitalSourceType": source}
+            )
     return {"usageInfo": works} if works else {}
 
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from glit.data.rle import checked_mask
 from glit.data.schema import BY_HAND, GROUNDING, LATER_FIELDS, MASK, PHRASE
+from glit.rights.statements import C2PA, MINING, is_rights
 
 _COMPUTE: Any = pyarrow.compute  # its functions are made at run time
 MOST_ROWS = 100_000
@@ -120,6 +121,8 @@ def nulls(table: pa.Table) -> Iterator[tuple[int, str]]:
         column = _whole(table.column(name))
         if column.null_count:
             yield int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))), f"{name} is null"
+        elif name == "rights" and is_rights(column.type):
+            yield from _rights(column)
         elif pa.types.is_struct(column.type):
             yield from _null_fields(name, column, np.arange(len(column)))
         elif pa.types.is_list(column.type):
@@ -137,6 +140,15 @@ def _null_fields(name: str, values: Any, rows: np.ndarray) -> Iterator[tuple[int
         if found.null_count:
             bad = found.is_null().to_numpy(zero_copy_only=False)
             yield int(rows[np.argmax(bad)]), f"{where} holds a null"
+
+
+def _rights(column: Any) -> Iterator[tuple[int, str]]:
+    """Fields of which a picture says nothing are null; some have few values."""
+    for name, known in (("mining", (*MINING, None)), ("c2pa", C2PA)):
+        if column.type.get_field_index(name) >= 0:
+            values = column.field(name)
+            odd = _COMPUTE.invert(_COMPUTE.is_in(values, value_set=pa.array(known)))
+            yield from _first(odd.to_numpy(zero_copy_only=False), f"its rights.{name} is unknown")
 
 
 def _identity(table: pa.Table) -> Iterator[tuple[int, str]]:

@@ -23,6 +23,8 @@ from glit.data.schema import BY_HAND, CAPTIONS, has_captions, is_readable
 from glit.dataset.columns import NestedColumn
 from glit.dataset.manifest import Manifest, Recorded, some_from_files
 from glit.dataset.reader import Dataset
+from glit.dataset.rights_figures import FIELDS as RIGHTS_FIELDS
+from glit.dataset.rights_figures import count_rights, has_rights, merged
 from glit.dataset.row_checks import check_row_groups, nulls
 from glit.errors import DatasetError, InputError, first_line
 from glit.models.tokenizer import TextTokenizer
@@ -48,6 +50,7 @@ _LEAVES = {
     "pairs": ("sentence", "similarity", "global_wins"),
     CAPTIONS[0]: ("kind", "source"),
     "by_hand": ("sentence", "scored"),
+    "rights": RIGHTS_FIELDS,
 }
 """By column, the fields that are read."""
 _BATCH = 4096
@@ -103,6 +106,9 @@ class Statistics:
     other figures count the column ``caption`` alone."""
     tokenizer: str = ""
     """The model whose tokenizer counted the tokens."""
+    rights: dict[str, int] = field(default_factory=dict)
+    """Statements on the rights in the pictures, by what they state; see
+    :func:`glit.dataset.rights_figures.count_rights`."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -124,6 +130,7 @@ class CaptionTally:
     """Pairs whose similarity is known."""
     similarity: list[float] = field(default_factory=list)
     """Sums over some of the scored pairs."""
+    rights: Counter[str] = field(default_factory=Counter)
 
     def texts(
         self, texts: Sequence[str], sentences: Iterable[int], tokenizer: TextTokenizer | None
@@ -154,6 +161,8 @@ class CaptionTally:
         regions = NestedColumn(table.column("regions")).start
         self.regions += int(regions[-1] - regions[0])
         self._pairs(pairs, _unscored(table))
+        if "rights" in table.column_names:
+            self.rights = merged(self.rights, count_rights(table.column("rights")))
         if CAPTIONS[0] in table.column_names:
             several = NestedColumn(table.column(CAPTIONS[0]))
             here = slice(int(several.start[0]), int(several.start[-1]))
@@ -176,6 +185,7 @@ class CaptionTally:
         """Add the counts of another."""
         for name in ("words", "sentences", "tokens", "kinds"):
             getattr(self, name).update(getattr(other, name))
+        self.rights = merged(self.rights, other.rights)
         for name in ("images", "regions", "pairs", "scored", "similarity"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -210,6 +220,7 @@ class CaptionTally:
             per_image=per_image,
             kinds=kinds,
             tokenizer=tokenizer if self.tokens else "",
+            rights=dict(sorted(self.rights.items())),
         )
 
 
@@ -298,7 +309,7 @@ def _tables(store: Store, name: str, version: int) -> Iterator[pa.Table]:
 def _columns(schema: pa.Schema) -> list[str]:
     """The columns of a dataset that are counted; those of somebody's own stages are not ours."""
     by_hand = "by_hand" in schema.names and schema.field("by_hand").type == pa.list_(BY_HAND)
-    ours = {CAPTIONS[0]: has_captions(schema), "by_hand": by_hand}
+    ours = {CAPTIONS[0]: has_captions(schema), "by_hand": by_hand, "rights": has_rights(schema)}
     return [name for name in _LEAVES if ours.get(name, True)]
 
 

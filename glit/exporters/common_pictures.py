@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from PIL import Image
-
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
-from glit.images import decode, upright_file
+from glit.images import encode_png, upright_file
 
 _COMMON = (".jpg", ".jpeg", ".png", ".webp")
 """Suffixes that open_clip takes from a tar, and that every reader decodes."""
@@ -42,9 +39,7 @@ class CommonPictures(Dataset):
         if not self._reencode:
             self._others[upright_file(data)[1]] += counted
             return row
-        buffer = io.BytesIO()
-        Image.fromarray(decode(data)).save(buffer, "PNG")
-        return replace(row, image=buffer.getvalue())
+        return replace(row, image=encode_png(data))
 
     def warn(self, to: str) -> None:
         """Say how many pictures a reader of the format may not take."""

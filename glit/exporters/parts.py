@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import mimetypes
 import re
 from collections.abc import Iterable
@@ -168,16 +167,14 @@ def write_tables(
 
 
 def crop(row: Row, region: Region) -> bytes:
-    """A region's pixels as PNG; at least one pixel each way.
+    """A region's pixels as PNG, with the picture's notices; at least one pixel each way.
 
     Raises:
         ImageError: the image is damaged.
     """
-    from PIL import Image
+    from glit.images import encode_png
 
     x0, y0, x1, y1 = region.box.xyxy
     left, top = min(round(x0), row.width - 1), min(round(y0), row.height - 1)
     right, bottom = max(left + 1, round(x1)), max(top + 1, round(y1))
-    buffer = io.BytesIO()
-    Image.fromarray(row.pixels()[top:bottom, left:right]).save(buffer, "PNG")
-    return buffer.getvalue()
+    return encode_png(row.encoded(), row.pixels()[top:bottom, left:right])

@@ -2,6 +2,11 @@
 
 formats      suffixes, first bytes
 decoding     files to pixels
+encoding     pixels to files: smaller, upright, or of another format
+notices      what such a file keeps: copyright, licence, provenance
+packets      metadata in an encoded file: EXIF, XMP, IPTC-IIM, C2PA
+tiff_tags    tags of TIFF and EXIF
+iim          texts of IPTC-IIM
 jpeg         libjpeg-turbo, and which of its complaints mean damage
 soundness    damage to other formats
 zeros        pixels that stand for bytes that were lost
@@ -13,12 +18,11 @@ from glit.images.decoding import (
     MAX_PIXELS,
     NO_LIMIT,
     decode,
-    encode_smaller,
     open_with_pillow,
     picture_frame,
     pixel_limit,
-    upright_file,
 )
+from glit.images.encoding import encode_png, encode_smaller, upright_file
 from glit.images.errors import ImageError, Pixels
 from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES
 
@@ -30,6 +34,7 @@ __all__ = [
     "ImageError",
     "Pixels",
     "decode",
+    "encode_png",
     "encode_smaller",
     "open_with_pillow",
     "picture_frame",

@@ -17,7 +17,7 @@ import threading
 import warnings
 import zlib
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
@@ -56,9 +56,6 @@ _DECODER_ERRORS = (
     struct.error,
     zlib.error,
 )
-_SUFFIXES = {"JPEG": ".jpg", "MPO": ".jpg", "TIFF": ".tif"}
-"""By Pillow's name of a format, where it is not the suffix itself."""
-
 open_with_pillow = Image.open  # ultralytics replaces it by one that installs packages
 
 
@@ -260,30 +257,6 @@ def _upright(pixels: Pixels, orientation: int) -> Pixels:
     return pixels
 
 
-def upright_file(data: bytes) -> tuple[bytes, str]:
-    """An image file without EXIF rotation, and its suffix.
-
-    Readers differ in whether they obey EXIF orientation. A file that it turns is encoded again,
-    upright: JPEG as JPEG (quality 95), others as PNG; all other files stay as they are.
-
-    Raises:
-        ImageError: as :func:`decode`.
-    """
-    with _PILLOW.as_wanted_here():
-        image = _open(data)
-        turned = _orientation(image) in range(2, 9)
-        format_name = image.format or ""
-        if not turned:
-            return data, _SUFFIXES.get(format_name, f".{format_name.lower()}")
-        buffer = io.BytesIO()
-        upright = Image.fromarray(decode(data))
-        if format_name in ("JPEG", "MPO"):
-            upright.save(buffer, "JPEG", quality=95)
-            return buffer.getvalue(), ".jpg"
-        upright.save(buffer, "PNG")
-        return buffer.getvalue(), ".png"
-
-
 def picture_frame(file: str | os.PathLike[str] | bytes) -> tuple[int, int, int]:
     """Width and height of an upright image, and its EXIF orientation, from the header alone.
 
@@ -309,11 +282,22 @@ def picture_frame(file: str | os.PathLike[str] | bytes) -> tuple[int, int, int]:
         return width, height, orientation
 
 
-def encode_smaller(pixels: Pixels, *, max_side: int) -> tuple[bytes, int, int]:
-    """JPEG (quality 95) whose longer side is ``max_side``; also its width and height."""
-    image = Image.fromarray(pixels)
-    scale = max_side / max(image.size)
-    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-    buffer = io.BytesIO()
-    image.resize(size, Image.Resampling.LANCZOS).save(buffer, "JPEG", quality=95)
-    return buffer.getvalue(), *size
+def header_info(data: bytes) -> dict[Any, Any]:
+    """Return what Pillow keeps of a file's header, such as ``exif`` and ``xmp``; empty if the file
+    cannot be opened."""
+    with _PILLOW.as_wanted_here():
+        try:
+            return dict(_open(data).info)
+        except ImageError:
+            return {}
+
+
+def turned_format(data: bytes) -> tuple[str, bool]:
+    """Return Pillow's name of a file's format, and whether EXIF orientation turns the picture.
+
+    Raises:
+        ImageError: as :func:`decode`.
+    """
+    with _PILLOW.as_wanted_here():
+        image = _open(data)
+        return image.format or "", _orientation(image) in range(2, 9)

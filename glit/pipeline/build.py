@@ -15,6 +15,7 @@ from glit.errors import InputError, UserError
 from glit.executors.protocols import Executor
 from glit.inputs.files import ImageFiles
 from glit.inputs.source import find_source, refuse_images_folder
+from glit.pipeline.mining_note import note_mining
 from glit.pipeline.preflight import check_early, check_scenes, note_user_files
 from glit.pipeline.run import check_share, run_and_publish
 from glit.planning.inputs import Inputs, resolve_inputs
@@ -96,6 +97,7 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
                 progress.note(told)
         write_state(store, _state(request, inputs, plan, work.retry, chunks, before))
         if finished is not None:
+            note_mining(progress, None if before is None else before.mining, recipe)
             return finished
         dataset.sweep_folders("", "data")
         check = check_early if work.missing(Ingest.name, chunks) else check_scenes
@@ -124,7 +126,7 @@ def _state(
 ) -> BuildState:
     """The state that ``glit status`` and ``glit retry`` read later. Its recipe has no settings of a
     retry."""
-    kept = ("versions", "published", "retries")
+    kept = ("versions", "published", "retries", "mining")
     history: Any = {name: getattr(before, name) for name in kept if before is not None}
     source = inputs.source
     return BuildState(

@@ -36,6 +36,7 @@ from glit.errors import RunError
 from glit.executors.protocols import Job
 from glit.inputs.user_tables import brought_table
 from glit.models.tokenizer import tokenizer_hash
+from glit.pipeline.mining_note import note_mining
 from glit.pipeline.moved_boxes import moved_boxes_note
 from glit.pipeline.pack_task import PackTask, PackUnit, descriptions
 from glit.pipeline.preflight import some_pictures
@@ -130,10 +131,12 @@ def publish(
         dataset.write("README.md", _card(opened, chunks, manifest).encode())
         dataset.write(CROISSANT, croissant(manifest, name=dataset.name))
         opened.still_held()
-        update_state(work.store, published=series_made_of(chunks, ledger.contents))
+        published = series_made_of(chunks, ledger.contents)
+        update_state(work.store, published=published, mining=ledger.mining)
         dataset.write(MANIFEST, manifest.as_bytes())
         work.store.remove(folder)
         _end_retry(work)
+    note_mining(opened.progress, ledger.mining, work.plan.recipe)
     return manifest
 
 

@@ -20,6 +20,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "lance": ("lance",),
     "mini": ("glit_mini",),
     "heif": ("pillow_heif",),
+    "c2pa": ("c2pa",),
     "lora": ("peft",),
     "s3": ("s3fs",),
     "gs": ("gcsfs",),
@@ -39,6 +40,7 @@ DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
     "yolo": ("ultralytics", *_TORCH),
     "punkt": ("nltk",),
     "phrases": ("textblob", "nltk"),
+    "c2pa": ("c2pa-python",),
 }
 """Packages that decide the results of an extra that a step of a build may ask for, by the names
 that the package index has."""

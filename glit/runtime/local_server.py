@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from PIL import Image
 
 from glit.errors import GlitError, UserError
-from glit.images import decode, upright_file
+from glit.images import encode_png, upright_file
 
 HOST = "127.0.0.1"
 _NAMES = (HOST, "localhost")
@@ -98,9 +98,7 @@ def shown(encoded: bytes) -> Answer:
     data, suffix = upright_file(encoded)
     if suffix in _SHOWN:
         return data, _SHOWN[suffix]
-    buffer = io.BytesIO()
-    Image.fromarray(decode(encoded)).save(buffer, "PNG")
-    return buffer.getvalue(), "image/png"
+    return encode_png(encoded), "image/png"
 
 
 def whole_number(text: str) -> int:

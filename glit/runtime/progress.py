@@ -90,6 +90,11 @@ class StageProgress:
         return copy.copy(self)
 
     @property
+    def is_quiet(self) -> bool:
+        """True if the user asked for no progress."""
+        return self._quiet
+
+    @property
     def total_s(self) -> float:
         """Seconds since the work began."""
         return time.monotonic() - self._made

@@ -19,11 +19,13 @@ from glit.stages.pack import Pack
 from glit.stages.pair import PairStage
 from glit.stages.propose import ProposeStage
 from glit.stages.quality import QualityStage
+from glit.stages.rights import RightsStage
 from glit.stages.score import ScoreStage
 from glit.stages.split import SplitStage
 
 FLOW: tuple[type[Step], ...] = (
     Ingest,
+    RightsStage,
     ExcludeStage,
     QualityStage,
     CaptionStage,

@@ -40,14 +40,21 @@ class ImageSource:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
         self._ahead = ahead or max(32, 4 * threads)
 
-    def load(self, sample: Sample) -> Pixels | Drop:
-        """Pixels of a sample, or its drop if the file is missing, changed or damaged."""
+    def read(self, sample: Sample) -> bytes | Drop:
+        """The encoded file of a sample, or its drop if the file is missing or changed."""
         try:
             data = self.store.read(sample.source_path)
         except OSError as error:
             return Drop(reason="unreadable", message=str(error))
         if hashlib.sha256(data).hexdigest() != sample.sample_id:
             return Drop(reason="image_changed", message="the file's bytes are not those of ingest")
+        return data
+
+    def load(self, sample: Sample) -> Pixels | Drop:
+        """Pixels of a sample, or its drop if the file is missing, changed or damaged."""
+        data = self.read(sample)
+        if isinstance(data, Drop):
+            return data
         try:
             return decode(data, max_pixels=NO_LIMIT)  # ingest has checked it
         except ImageError as error:
@@ -63,6 +70,17 @@ class ImageSource:
             weight=num_bytes,
             heaviest=MOST_BYTES,
         )
+
+    def each_mapped(
+        self, samples: Sequence[Sample], read: Callable[[bytes], T]
+    ) -> Iterator[T | Drop]:
+        """The result of a function of the encoded file for each sample, or a drop, in order."""
+
+        def mapped(sample: Sample) -> T | Drop:
+            data = self.read(sample)
+            return data if isinstance(data, Drop) else read(data)
+
+        return map_ahead(self._pool, mapped, samples, most=self._ahead)
 
     def text(self, path: str) -> str | None:
         """A small text file beside the images; None when there is none."""

@@ -18,6 +18,7 @@ from glit.images.likeness import look
 from glit.inputs.files import MOST_BYTES
 from glit.plain import limited
 from glit.recipes.config import RecipeTable, speed_only
+from glit.rights import mining_of
 from glit.runtime.prefetch import map_ahead
 from glit.stages import dedup
 from glit.stages.base import TableStep
@@ -64,6 +65,7 @@ class Ingest(TableStep):
         ("num_bytes", pa.int64()),
         ("perceptual_hash", pa.int64()),
         ("colours", pa.binary()),
+        ("mining", pa.string()),
     )
     key = "source_path"
 
@@ -130,7 +132,7 @@ def _row(entry: Entry, store: Store, config: IngestConfig) -> dict[str, Any]:
         return _dropped(
             row, "too_small", f"{width}x{height} pixels, both sides must be >= {config.min_side}"
         )
-    row |= {"width": width, "height": height}
+    row |= {"width": width, "height": height, "mining": mining_of(data)}
     if config.near_duplicates >= 0:
         seen = look(pixels)
         row |= {"perceptual_hash": seen.hash, "colours": seen.colours}

@@ -256,7 +256,9 @@ def _image_bytes(sample: Sample, images: Store) -> bytes:
 
 
 def _smaller(data: bytes, sample: Sample, max_side: int) -> tuple[bytes, Sample]:
-    smaller, width, height = encode_smaller(decode(data, max_pixels=NO_LIMIT), max_side=max_side)
+    smaller, width, height = encode_smaller(
+        decode(data, max_pixels=NO_LIMIT), max_side=max_side, original=data
+    )
     scale = np.array([width / sample.width, height / sample.height] * 2)
     regions = tuple(
         dataclasses.replace(

@@ -31,8 +31,8 @@ from glit.work.open_work import OpenWork
 from glit.work.state import Published, read_state
 from glit.work.tables import sum_counts, tables_ahead, write_table
 
-_SCHEMA = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64())])
-"""``stage`` is null for a shipped image."""
+_SCHEMA = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64()), ("mining", pa.string())])
+"""``stage`` is null for a shipped image. Ledgers of earlier versions have no ``mining``."""
 
 
 def ledger_name(work: Work, chunk: Chunk) -> str:
@@ -80,7 +80,10 @@ class LedgerTask:
                     break
                 of = (row["sample_id"], row["source_path"], name, chunk)
                 stage, drop = name, self.work.row_of(later[name], *of)
-            yield known if drop is None else {**known, "stage": stage, **drop}
+            if drop is None:
+                yield {**known, "mining": row.get("mining")}
+            else:
+                yield {**known, "stage": stage, **drop}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,9 @@ class Ledger:
     contents: tuple[str, ...]
     """Hashes of what is shipped, hex, one of every series; they name the folder of data files not
     yet published."""
+    mining: Mapping[str, int]
+    """Shipped images by what their metadata says of data mining; the empty text where ingest did
+    not look."""
 
     def drops_by_reason(self) -> dict[str, int]:
         """Return how many were dropped, by ``stage/reason``, sorted."""
@@ -127,10 +133,13 @@ def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
     sizes: list[np.ndarray] = []
     drops: list[pa.Table] = []
     contents: list[Any] = []
+    mining = Counter[str]()
     read = tables_ahead(work.store, (ledger_name(work, chunk) for chunk in chunks))
     for chunk, table in zip(chunks, read, strict=True):
         kept = table.filter(table["stage"].is_null())
         sizes.append(kept["num_bytes"].to_numpy())
+        said = kept["mining"].to_pylist() if "mining" in kept.column_names else [None] * len(kept)
+        mining.update(each or "" for each in said)
         drops.append(table.filter(table["stage"].is_valid()).select(DROPS_SCHEMA.names))
         if chunk.series == len(contents):
             contents.append(hashlib.sha256())
@@ -142,6 +151,7 @@ def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
         num_dropped=[len(table) for table in drops],
         drops=pa.concat_tables(drops).cast(DROPS_SCHEMA),
         contents=tuple(content.hexdigest()[:12] for content in contents),
+        mining=dict(sorted(mining.items())),
     )
 
 

@@ -112,6 +112,9 @@ class BuildState:
     command: tuple[str, ...] = ()
     """The words of the command line that resumes it; none where they are not known."""
     retries: tuple[TriedSettings, ...] = ()
+    mining: Mapping[str, int] | None = None
+    """Pictures of the finished dataset by what they say of data mining; None where that is not
+    known."""
 
     def find_source(self) -> Source:
         """Return where the images are, as the build was given them."""

@@ -78,7 +78,7 @@ def test_a_setting_holds_for_what_is_tried_again_and_is_told(scenes, tmp_path, r
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--stage", "propse"], "--stage 'propse': want one of ingest, exclude,"),
+        (["--stage", "propse"], "--stage 'propse': want one of ingest, rights,"),
         (["--reason", "bad"], "--reason 'bad': want one of "),
     ],
 )

@@ -52,6 +52,7 @@ def test_every_extra_is_known_with_modules_that_it_brings():
         brought = {re.match("[a-z0-9-]+", word)[0] for line in listed for word in line.split()}
         named = {
             "glit_mini": "glit-datasets-mini",
+            "c2pa": "c2pa-python",
             "lance": "pylance",
             "skimage": "scikit-image",
         }  # modules of another name than their package

@@ -28,6 +28,7 @@ def test_a_good_file(tmp_path):
         "num_bytes": len(data),
         "width": 48,
         "height": 40,
+        "mining": "unstated",
     }
     assert "perceptual_hash" in one(tmp_path, data, near_duplicates=0)
 
