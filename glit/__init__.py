@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 add = api.add
 apply_corrections = api.apply_corrections
+attach = api.attach
 build = api.build
 certify = api.certify
 clean = api.clean
@@ -69,6 +70,7 @@ __all__ = [
     "Sentence",
     "add",
     "apply_corrections",
+    "attach",
     "build",
     "certify",
     "clean",

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from glit.attach.attach import Attached
     from glit.curate.certified import Outcome
     from glit.curate.correct import Applied
     from glit.curate.references import Overlap, Written
@@ -345,6 +347,8 @@ def export(
     where: str = "",
     grid: bool = True,
     reencode: bool = False,
+    images: bool = True,
+    thumbnails: bool = True,
     image_root: PathLike = "",
 ) -> None:
     """Write a dataset in another format.
@@ -357,6 +361,8 @@ def export(
         where: write only samples that meet this condition in SQL, as ``glit export --where``.
         grid: False leaves out the regions of the grid, and the pairs that have one.
         reencode: write pictures that are not JPEG, PNG or WebP as PNG.
+        images: False leaves out the pictures, for ``hf``; ``annotations`` never holds them.
+        thumbnails: of pictures that are left out; False keeps only hashes of them.
         image_root: the ingested folder, for a dataset that stores images by path.
 
     Raises:
@@ -369,7 +375,42 @@ def export(
 
     folder = local_folder(output)
     opened = narrowed(open_dataset(dataset, image_root=image_root), where)
-    write(opened, to=to, output=folder, embeddings=embeddings, grid=grid, reencode=reencode)
+    write(
+        opened, to=to, output=folder, embeddings=embeddings, grid=grid, reencode=reencode,
+        images=images, thumbnails=thumbnails,
+    )  # fmt: skip
+
+
+def attach(
+    dataset: PathLike,
+    images: Sequence[PathLike],
+    output: PathLike,
+    *,
+    progress: StageProgress | None = None,
+) -> Attached:
+    """Find the pictures of a dataset that was published without them, and write it with them.
+
+    Pictures are found by their bytes, by their pixels, and by their looks after they were encoded
+    again, resized, cut, padded, mirrored, turned or given other tones. Boxes and masks move along.
+    Call it again to resume.
+
+    Args:
+        dataset: folder or address of the dataset, which :func:`export` wrote as ``annotations``.
+        images: folders, globs, lists, tars or tables of pictures.
+        output: a folder that does not exist yet.
+        progress: counts files and rows.
+
+    Raises:
+        GlitError: with a one-line reason. Nothing is written.
+    """
+    from glit.attach.attach import attach as write
+    from glit.runtime.progress import null_progress
+    from glit.storage.outputs import local_folder
+
+    folders = [os.fspath(each) for each in images]
+    return write(
+        open_dataset(dataset), folders, local_folder(output), progress or null_progress()
+    )
 
 
 def push(
@@ -378,6 +419,7 @@ def push(
     *,
     private: bool = False,
     licence: str = "",
+    images: bool = True,
     progress: StageProgress | None = None,
 ) -> Pushed:
     """Upload a finished dataset to the Hugging Face Hub. Call it again to resume.
@@ -392,6 +434,7 @@ def push(
         repository: ``OWNER/NAME``; made if it does not exist.
         private: make a private repository; one that exists must be private.
         licence: for the card that is uploaded, as ``cc-by-4.0``; the folder keeps its own.
+        images: False uploads it without its pictures, as :func:`export` writes ``annotations``.
         progress: counts the files.
 
     Raises:
@@ -411,9 +454,13 @@ def push(
         return card_pictures(opened) if recipe.has_regions and recipe.holds_images else {}
 
     told = progress or null_progress()
-    return upload(
-        os.fspath(dataset), repository, told, private=private, licence=licence, pictures=pictures
-    )
+    rest: dict[str, Any] = {"private": private, "licence": licence}
+    if images:
+        return upload(os.fspath(dataset), repository, told, pictures=pictures, **rest)
+    with tempfile.TemporaryDirectory() as folder:
+        without = os.path.join(folder, os.path.basename(os.path.abspath(dataset)))
+        export(dataset, to="annotations", output=without)
+        return upload(without, repository, told, **rest)
 
 
 def verify(dataset: PathLike) -> list[str]:

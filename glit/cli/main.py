@@ -115,6 +115,11 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
             "glit.cli.share:export_command",
             "Write the dataset, or the samples of a condition, in another format.",
         ),
+        "attach": (
+            "glit.cli.share:attach_command",
+            "Find the pictures of a dataset that was published without them. Run it again to "
+            "resume.",
+        ),
         "push": (
             "glit.cli.share:push_command",
             "Upload a finished dataset to the Hugging Face Hub. Run it again to resume.",

@@ -21,6 +21,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "mini": ("glit_mini",),
     "heif": ("pillow_heif",),
     "c2pa": ("c2pa",),
+    "attach": ("cv2",),
     "lora": ("peft",),
     "s3": ("s3fs",),
     "gs": ("gcsfs",),
