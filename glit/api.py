@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from glit.attach.attach import Attached
+    from glit.attaching.attach import Attached
     from glit.curate.certified import Outcome
     from glit.curate.correct import Applied
     from glit.curate.references import Overlap, Written
@@ -403,14 +403,12 @@ def attach(
     Raises:
         GlitError: with a one-line reason. Nothing is written.
     """
-    from glit.attach.attach import attach as write
+    from glit.attaching.attach import attach as write
     from glit.runtime.progress import null_progress
     from glit.storage.outputs import local_folder
 
     folders = [os.fspath(each) for each in images]
-    return write(
-        open_dataset(dataset), folders, local_folder(output), progress or null_progress()
-    )
+    return write(open_dataset(dataset), folders, local_folder(output), progress or null_progress())
 
 
 def push(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glit.attach.pictures import export_annotations
+from glit.attaching.pictures import export_annotations
 from glit.dataset.manifest import require_regions
 from glit.errors import InputError, closest
 from glit.exporters.coco import export_coco
@@ -69,9 +69,7 @@ EXPORTERS: dict[str, ExportFormat] = {
     "grit": ExportFormat(
         write=export_grit, read_by="Parquet readers, Kosmos-2's loaders", needs_regions=True
     ),
-    "hf": ExportFormat(
-        write=export_hf, read_by="datasets.load_dataset", may_lack_images=True
-    ),
+    "hf": ExportFormat(write=export_hf, read_by="datasets.load_dataset", may_lack_images=True),
     "lance": ExportFormat(
         write=export_lance, read_by="lance", has_all_columns=True, takes_embeddings=True
     ),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from glit.attach.pictures import pixels_sha256, thumbnail
+from glit.attaching.pictures import pixels_sha256, thumbnail
 from glit.data.records import GRID_SOURCES
 from glit.data.schema import CAPTIONS, META_HUGGINGFACE, has_captions, hf_feature
 from glit.dataset.card import figures_section

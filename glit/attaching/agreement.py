@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glit.attach.features import require_opencv
-from glit.attach.matches import Line
+from glit.attaching.features import require_opencv
+from glit.attaching.matches import Line
 
 if TYPE_CHECKING:
     from jaxtyping import Float32

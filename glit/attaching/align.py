@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from glit.attach.agreement import EVEN, agreement
-from glit.attach.features import Features, as_compared, find_features
-from glit.attach.matches import (
+from glit.attaching.agreement import EVEN, agreement
+from glit.attaching.features import Features, as_compared, find_features
+from glit.attaching.matches import (
     LEAST_MATCHES,
     Line,
     find_matches,
@@ -19,7 +19,7 @@ from glit.attach.matches import (
     likely_turns,
     turned_back,
 )
-from glit.attach.placement import Placement
+from glit.attaching.placement import Placement
 
 if TYPE_CHECKING:
     from jaxtyping import Float32
@@ -42,7 +42,7 @@ class Aligned:
     matches: int
     """Points that lie at the same place in both; 0 for a whole picture that needed none."""
     shown: float
-    """See :class:`glit.attach.agreement.Agreement`; so for the others."""
+    """See :class:`glit.attaching.agreement.Agreement`; so for the others."""
     apart: float
     rough: float
     colours: str

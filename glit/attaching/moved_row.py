@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glit.attach.placement import Placement
+from glit.attaching.placement import Placement
 from glit.data import rows
 from glit.data.records import GRID_SOURCES, Drop
 from glit.data.rle import compress_rle, decode_rle, encode_rle, read_rle

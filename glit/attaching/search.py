@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glit.attach.align import even_border
-from glit.attach.features import Features
+from glit.attaching.align import even_border
+from glit.attaching.features import Features
 from glit.data.hash_index import HashIndex
 from glit.images.likeness import look
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from glit.images import Pixels
 
-_TABLES, _KEY_BITS = 4, 24
+_TABLES, _KEY_BITS, _FEWEST_BITS = 4, 24, 14
 BYTES = _TABLES * _KEY_BITS // 8
 """Of a signature."""
 _STRONGEST = 100
@@ -83,10 +83,12 @@ class Index:
         self._number = len(pictures)
         counts = [len(each.signatures) for each in pictures]
         signed = np.concatenate([*(e.signatures for e in pictures), np.empty((0, BYTES), np.uint8)])
+        # as many bits as tell the points apart: a point shares a key with a sixteenth of another
+        self._bits = int(np.clip(np.log2(max(len(signed), 1)) + 4, _FEWEST_BITS, _KEY_BITS))
         owner = np.repeat(np.arange(len(pictures)), counts).astype(np.int32)
         self._tables = []
         for table in range(_TABLES):
-            keys = _keys(signed, table)
+            keys = _keys(signed, table, self._bits)
             order = np.argsort(keys, kind="stable")
             self._tables.append((keys[order], owner[order]))
 
@@ -94,7 +96,7 @@ class Index:
         """Return the numbers of the pictures that this may be, the likeliest first."""
         votes = np.zeros(self._number, np.int32)
         for table, (keys, owner) in enumerate(self._tables):
-            own = np.unique(_keys(picture.signatures, table))
+            own = np.unique(_keys(picture.signatures, table, self._bits))
             start, stop = np.searchsorted(keys, own), np.searchsorted(keys, own, side="right")
             held = [owner[a:b] for a, b in zip(start, stop, strict=True) if a < b]
             for each in held:  # a picture that repeats a point has one vote
@@ -112,6 +114,6 @@ class Index:
         return np.unique(self._owner[entries])
 
 
-def _keys(signed: UInt8[np.ndarray, "N 12"], table: int) -> Int64[np.ndarray, " N"]:
+def _keys(signed: UInt8[np.ndarray, "N 12"], table: int, bits: int) -> Int64[np.ndarray, " N"]:
     part = signed[:, 3 * table : 3 * table + 3].astype(np.int64)
-    return part[:, 0] << 16 | part[:, 1] << 8 | part[:, 2]
+    return (part[:, 0] << 16 | part[:, 1] << 8 | part[:, 2]) >> (_KEY_BITS - bits)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from glit.attach.align import Looks, looks_of
-from glit.attach.features import Features, find_features
-from glit.attach.pictures import pixels_sha256
-from glit.attach.search import BYTES, Described, hashes, signatures
+from glit.attaching.align import Looks, looks_of
+from glit.attaching.features import Features, find_features
+from glit.attaching.pictures import pixels_sha256
+from glit.attaching.search import BYTES, Described, hashes, signatures
 from glit.errors import InputError, StorageError, first_line
 from glit.images import ImageError, decode
 from glit.inputs.files import ImageFiles

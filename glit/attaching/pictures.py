@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from glit.attach.features import SIDE
+from glit.attaching.features import SIDE
 from glit.curate.rewrite import finish
 from glit.data.parquet import PINNED
 from glit.dataset.manifest import describe_data_file, describe_file

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glit.attach.features import SIDE, Features
+from glit.attaching.features import SIDE, Features
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, Int

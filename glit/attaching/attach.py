@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.attach.align import Aligned, Looks, align, looks_of
-from glit.attach.features import require_opencv
-from glit.attach.index import (
+from glit.attaching.align import Aligned, Looks, align, looks_of
+from glit.attaching.features import require_opencv
+from glit.attaching.index import (
     Part,
     UserFile,
     UserPictures,
@@ -35,10 +35,10 @@ from glit.attach.index import (
     read_whole,
     write_whole,
 )
-from glit.attach.moved_row import moved_row
-from glit.attach.pictures import PICTURES
-from glit.attach.placement import Placement
-from glit.attach.search import Described, Index, signatures
+from glit.attaching.moved_row import moved_row
+from glit.attaching.pictures import PICTURES
+from glit.attaching.placement import Placement
+from glit.attaching.search import Described, Index, signatures
 from glit.curate.corrected_row import review
 from glit.curate.rewrite import finish
 from glit.data.bounded_parquet import BoundedParquet
