@@ -40,10 +40,11 @@ CLUSTER = "127.0.0.1:1"
 """Where no cluster is."""
 
 BY_HAND = {
-    "pairs label", "pairs calibrate", "pairs correct", "pairs apply", "pairs judge", "push"
+    "attach", "pairs label", "pairs calibrate", "pairs correct", "pairs apply", "pairs judge",
+    "push",
 }  # fmt: skip
-"""Commands that want a person's answers or account, or a model that answers; of them only the help.
-"""
+"""Commands that want a person's answers or account, a model that answers, or a dataset without
+pictures; of them only the help."""
 
 
 def command_lines() -> Iterator[list[str]]:
@@ -126,6 +127,8 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("doctor", "overrides"): ["propose.backend=sam"],
     ("eval", "caption"): ["short"],
     ("eval", "overrides"): ["evaluate.precision=float32"],
+    ("export", "no_thumbnails"): [],
+    ("export", "without_images"): [],
     ("import", "form"): ["goal-train"],
     ("import", "images"): [EXPORTED],
     ("import", "output"): [f"{NEW}.jsonl"],

@@ -21,6 +21,7 @@ EXAMPLES = {
     "build": 'glit.build("photos", "dataset", recipe="laptop", settings=["score.batch_size=8"])',
     "certify": 'found = glit.certify("dataset", "verdicts.jsonl", error=0.05)',
     "clean": 'freed = glit.clean("dataset")',
+    "attach": 'glit.attach("annotations", ["photographs"], "whole")',
     "diff": 'glit.diff("dataset", "rebuilt")',
     "evaluate": '(result,) = glit.evaluate("retrieval", "run", "held-out")',
     "export": 'glit.export("dataset", to="coco", output="coco", where="width > 640")',

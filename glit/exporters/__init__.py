@@ -55,9 +55,6 @@ class ExportFormat:
 
 
 EXPORTERS: dict[str, ExportFormat] = {
-    "annotations": ExportFormat(
-        write=export_annotations, read_by="glit attach", has_all_columns=True, has_images=False
-    ),
     "coco": ExportFormat(write=export_coco, read_by="pycocotools"),
     "fiftyone": ExportFormat(
         write=export_fiftyone,
@@ -80,6 +77,9 @@ EXPORTERS: dict[str, ExportFormat] = {
         write=export_odvg, read_by="MM-Grounding-DINO, LLMDet", needs_regions=True
     ),
     "webdataset": ExportFormat(write=export_webdataset, read_by="webdataset"),
+    "annotations": ExportFormat(
+        write=export_annotations, read_by="glit attach", has_all_columns=True, has_images=False
+    ),
 }
 """By the name that ``glit export --to`` takes."""
 

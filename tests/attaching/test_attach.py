@@ -313,3 +313,43 @@ def test_hf_without_images_is_read_by_datasets(built, tmp_path):
     own = next(r for r in glit.open_dataset(built) if r.sample_id == rows[0]["image_id"])
     small = np.asarray(rows[0]["thumbnail"].convert("RGB"), np.int16)
     assert np.abs(small - own.pixels()).mean() < 12
+
+
+@pytest.mark.slow
+def test_fifty_photographs_come_back_from_files_that_were_changed(photographs, tmp_path):
+    """Published without pictures; each file encoded again, resized, cut, turned or the like, under
+    a new name; one command gives the dataset back, boxes in their places."""
+    from tools.measure.attached import CHANGES
+
+    draw = random.Random(11)
+    (tmp_path / "images").mkdir()
+    (tmp_path / "mine").mkdir()
+    moves, lines, places = {}, [], {}
+    for number, path in enumerate(sorted(photographs.glob("*.jpg"))):
+        image = Image.open(path).convert("RGB")
+        image.save(tmp_path / "images" / path.name, quality=92)
+        image = Image.open(tmp_path / "images" / path.name).convert("RGB")
+        how = [*CHANGES][number % (len(CHANGES) - 1)]  # not the one of more contrast
+        changed, moves[path.name] = CHANGES[how](image, draw)
+        changed.save(tmp_path / "mine" / f"{draw.randrange(10**9)}.jpg", quality=90)
+        places[path.name] = (how, changed.size)
+        caption = f"The photograph {number} shows something. A part of it is bright."
+        lines.append(json.dumps({"path": path.name, "caption": caption}))
+    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+    run_build(tmp_path / "images", tmp_path / "ds", captions=tmp_path / "captions.jsonl")
+    glit.export(tmp_path / "ds", to="annotations", output=tmp_path / "annotations")
+    made = glit.attach(tmp_path / "annotations", [tmp_path / "mine"], tmp_path / "out")
+    assert made.found["looks"] >= 49 and glit.verify(tmp_path / "out") == []
+    before = {row.source_path: row for row in glit.open_dataset(tmp_path / "ds")}
+    overlaps = []
+    for row in glit.open_dataset(tmp_path / "out"):
+        how, size = places[row.source_path]
+        assert (row.width, row.height) == size, how
+        old = np.array([r.box.xyxy for r in before[row.source_path].regions])
+        for box in moves[row.source_path](old):
+            inside = [min(max(float(v), 0.0), m) for v, m in zip(box, (*size, *size), strict=True)]
+            area = max(inside[2] - inside[0], 0) * max(inside[3] - inside[1], 0)
+            if area > 0.55 * (box[2] - box[0]) * (box[3] - box[1]):
+                overlaps.append(max(iou_of(inside, r.box.xyxy) for r in row.regions))
+    low, middle = np.percentile(overlaps, [5, 50])
+    assert middle > 0.97 and low > 0.9
