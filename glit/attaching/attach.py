@@ -81,7 +81,7 @@ WAYS = {
     "looks": "encoded again, resized, cut, padded, mirrored, turned or in other tones",
 }
 """How a picture is found."""
-_PUBLISHED_AT_ONCE = 8192
+_PUBLISHED_AT_ONCE = 65_536
 _RECENT, _GROUPS = 64, 16
 """Thumbnails, and row groups of them, that are kept."""
 _MOST_PIXELS = 1 << 20

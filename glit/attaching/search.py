@@ -19,7 +19,7 @@ from glit.data.hash_index import HashIndex
 from glit.images.likeness import look
 
 if TYPE_CHECKING:
-    from jaxtyping import Int64, UInt8, UInt64
+    from jaxtyping import Int32, Int64, UInt8, UInt64
 
     from glit.images import Pixels
 
@@ -94,13 +94,16 @@ class Index:
 
     def propose(self, picture: Described) -> list[int]:
         """Return the numbers of the pictures that this may be, the likeliest first."""
-        votes = np.zeros(self._number, np.int32)
+        votes = np.zeros(self._number, np.int64)
         for table, (keys, owner) in enumerate(self._tables):
             own = np.unique(_keys(picture.signatures, table, self._bits))
             start, stop = np.searchsorted(keys, own), np.searchsorted(keys, own, side="right")
-            held = [owner[a:b] for a, b in zip(start, stop, strict=True) if a < b]
-            for each in held:  # a picture that repeats a point has one vote
-                votes[np.unique(each)] += 1
+            number = stop - start
+            place = np.repeat(stop - np.cumsum(number), number) + np.arange(number.sum())
+            asked = np.repeat(np.arange(len(own)), number)
+            # a picture that repeats a point has one vote
+            pairs = np.unique(asked * self._number + owner[place])
+            votes += np.bincount(pairs % self._number, minlength=self._number)
         found = [int(n) for n in self._alike(picture)]
         order = np.argsort(-votes, kind="stable")[:_MOST]
         return [
@@ -114,6 +117,6 @@ class Index:
         return np.unique(self._owner[entries])
 
 
-def _keys(signed: UInt8[np.ndarray, "N 12"], table: int, bits: int) -> Int64[np.ndarray, " N"]:
-    part = signed[:, 3 * table : 3 * table + 3].astype(np.int64)
+def _keys(signed: UInt8[np.ndarray, "N 12"], table: int, bits: int) -> Int32[np.ndarray, " N"]:
+    part = signed[:, 3 * table : 3 * table + 3].astype(np.int32)
     return (part[:, 0] << 16 | part[:, 1] << 8 | part[:, 2]) >> (_KEY_BITS - bits)
