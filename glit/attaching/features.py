@@ -23,7 +23,8 @@ SIDE = 320
 """Longest side, in pixels, of the pictures that are compared."""
 _MOST = 200
 """Points a picture."""
-_LEAST_CONTRAST = 0.02
+_CONTRASTS, _ENOUGH = (0.02, 0.003), 60
+"""Least contrasts of a point; the second is tried if fewer points than so many have the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,10 +78,14 @@ def find_features(compared: Pixels) -> Features:
     cv2 = require_opencv()
     height, width = compared.shape[:2]
     grey = cv2.cvtColor(compared, cv2.COLOR_RGB2GRAY)
-    sift = cv2.SIFT_create(
-        nfeatures=_MOST, contrastThreshold=_LEAST_CONTRAST, enable_precise_upscale=True
-    )
-    found, descriptors = sift.detectAndCompute(grey, None)
+    found: Any = ()
+    descriptors = None
+    for contrast in _CONTRASTS:  # of an even picture, faint points too
+        if len(found) < _ENOUGH:
+            sift = cv2.SIFT_create(
+                nfeatures=_MOST, contrastThreshold=contrast, enable_precise_upscale=True
+            )
+            found, descriptors = sift.detectAndCompute(grey, None)
     if descriptors is None:
         descriptors = np.zeros((0, 128), np.float32)
     order = np.argsort([-each.response for each in found], kind="stable")[:_MOST]
