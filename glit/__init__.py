@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 add = api.add
 apply_corrections = api.apply_corrections
+audit = api.audit
 build = api.build
 certify = api.certify
 clean = api.clean
