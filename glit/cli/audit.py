@@ -117,9 +117,9 @@ def _print(report: AuditReport, console: Console) -> None:
     reasons: dict[str, list[str]] = {}
     for code, why in report.skipped:
         reasons.setdefault(why, []).append(code)
-    for why, codes in reasons.items():
-        told = visible(f"not looked for: {', '.join(codes)} ({why})")
-        console.print(told, soft_wrap=True, markup=False)
+    told = "; ".join(f"{', '.join(codes)} ({why})" for why, codes in reasons.items())
+    if told:
+        console.print(visible(f"not looked for: {told}"), soft_wrap=True, markup=False)
 
 
 def _percent(share: float) -> str:

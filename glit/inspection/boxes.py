@@ -44,16 +44,15 @@ def box_faults(item: Item, picture: PictureSize | None) -> Iterator[Fault]:
         size, frame = _frame(item.stated, picture)
         if frame:
             yield frame
-    if item.shares:
-        yield from _shares(item.boxes, size)
-        return
-    if other := _other_units(item.boxes, size):
+    if other := _other_units(item, size):
         yield other
         return
-    bad = [_fault(box, size) for box in item.boxes]
+    slack = _SLACK_SHARE if item.shares else _SLACK_PX
+    size = (1.0, 1.0) if item.shares else size
+    bad = [_fault(box, size, slack) for box in item.boxes]
     if not any(bad):
         return
-    together = size and _together(item, bad, size, picture)
+    together = size and _together(item, bad, size, slack, picture)
     if together:
         yield together
         return
@@ -82,27 +81,23 @@ def _frame(
     return frame.stated, ("stated-size", said) if frame.change else None
 
 
-def _shares(boxes: Sequence[XYXY], size: tuple[float, float] | None) -> Iterator[Fault]:
-    edges = [edge for box in boxes for edge in box if math.isfinite(edge)]
-    if edges and max(edges) > _LARGEST_SHARE and sum(e > _LARGEST_SHARE for e in edges) > 1:
-        yield "box-units", f"numbers up to {max(edges):g}, where shares of 0 to 1 are due"
-        return
-    for box in boxes:
-        if fault := _fault(box, (1.0, 1.0), slack=_SLACK_SHARE):
-            yield fault
-
-
-def _other_units(boxes: Sequence[XYXY], size: tuple[float, float] | None) -> Fault | None:
-    """Shares where pixels are due: nobody draws a box of a pixel in the corner."""
-    good = [box for box in boxes if all(map(math.isfinite, box))]
+def _other_units(item: Item, size: tuple[float, float] | None) -> Fault | None:
+    """Pixels where shares are due, or the other way round: nobody draws boxes of a pixel."""
+    good = [box for box in item.boxes if all(map(math.isfinite, box))]
+    edges = [edge for box in good for edge in box]
+    if item.shares:
+        large = sum(edge > _LARGEST_SHARE for edge in edges)
+        if large > 1 and 2 * large >= len(good):
+            return "box-units", f"numbers up to {max(edges):g}, where shares of 0 to 1 are due"
+        return None
     large = size is None or min(size) >= 8
-    if good and large and all(max(box) <= 2 and min(box) >= -1 for box in good):
-        if any(edge != int(edge) for box in good for edge in box) or len(good) > 1:
+    if good and large and max(edges) <= 2 and min(edges) >= -1:
+        if len(good) > 1 or any(edge != int(edge) for edge in edges):
             return "box-units", f"{_said(good[0])} is in shares of 0 to 1, where pixels are due"
     return None
 
 
-def _fault(box: XYXY, size: tuple[float, float] | None, slack: float = _SLACK_PX) -> Fault | None:
+def _fault(box: XYXY, size: tuple[float, float] | None, slack: float) -> Fault | None:
     """The fault of one box."""
     x0, y0, x1, y1 = box
     if not all(map(math.isfinite, box)):
@@ -120,27 +115,30 @@ def _together(
     item: Item,
     bad: Sequence[Fault | None],
     size: tuple[float, float],
+    slack: float,
     picture: PictureSize | None,
 ) -> Fault | None:
     """The one fault that explains those of all boxes."""
-    boxes, (width, height) = item.boxes, size
+    boxes, first = item.boxes, _said(item.boxes[0])
     if len(boxes) < 2 or not all(math.isfinite(edge) for box in boxes for edge in box):
         return None
-    number = sum(fault is not None for fault in bad)
 
-    def fits(change: Callable[[XYXY], XYXY], size: tuple[float, float] = size) -> bool:
-        return not any(_fault(change(box), size) for box in boxes)
+    def fit(change: Callable[[float, float, float, float], XYXY]) -> bool:
+        return not any(_fault(change(*box), size, slack) for box in boxes)
 
-    if item.corners == "xyxy" and fits(lambda b: (b[0], b[1], b[0] + b[2], b[1] + b[3])):
-        return "box-corners", f"{_said(boxes[0])} is a corner and a size, two corners are due"
-    if item.corners == "xywh" and fits(lambda b: (b[0], b[1], b[2] - b[0], b[3] - b[1])):
-        return "box-corners", f"{_said(boxes[0])}, as read, has two corners for a corner and a size"
+    if item.corners == "xyxy" and fit(lambda x, y, x1, y1: (x, y, x + x1, y + y1)):
+        return "box-corners", f"{first} is a corner and a size, two corners are due"
+    if item.corners == "xywh" and fit(lambda x, y, x1, y1: (x, y, x1 - x, y1 - y)):
+        return "box-corners", f"{first}, as read, has two corners for a corner and a size"
+    if item.shares:
+        return None
     turned = picture is not None and picture.orientation in TURNED and item.stated is None
-    if turned and fits(lambda b: b, (height, width)):
-        return "stated-turned", f"{_said(boxes[0])} fits the picture before its EXIF orientation"
+    if turned and not any(_fault(box, (size[1], size[0]), slack) for box in boxes):
+        return "stated-turned", f"{first} fits the picture before its EXIF orientation"
+    number = sum(fault is not None for fault in bad)
     inside = all(0 <= e <= _THOUSAND and e == round(e) for e in _edges(item))
     if inside and 2 * number >= len(boxes) and min(size) < _THOUSAND and not _inverted(item):
-        return "box-units", f"{_said(boxes[0])} is in thousandths, where pixels are due"
+        return "box-units", f"{first} is in thousandths, where pixels are due"
     return None
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from glit.backends.region_files import BOXES
 from glit.data.bounded_parquet import BoundedParquet
 from glit.errors import InputError, closest
+from glit.inputs.table import TableShard
 from glit.inputs.user_captions import KIND_SUFFIX, TEXT_KEYS
 from glit.inputs.user_tables import PATH_KEYS
 from glit.published import FORMATS, imported
@@ -91,15 +92,23 @@ def _of_folder(path: Path) -> str:
         return "urban1k"
     if (path / "IIW-400").is_dir() or (path / "DOCCI_Test").is_dir():
         return "iiw"
-    for pattern in ("*.parquet", "*.json"):
+    for pattern in ("*.parquet", "*.json", "*.jsonl", "*.csv"):
         file = next(iter(sorted(path.glob(pattern))), None)
         try:
             found = _of_file(file) if file else ""
         except (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException):
             continue
-        if found in ("grit", "finehard"):
+        is_table = found in ("captions", "regions") and _is_table(path, file)
+        if found in ("grit", "finehard") or is_table:
             return found
     return "images"
+
+
+def _is_table(folder: Path, file: Path | None) -> bool:
+    """Return whether a folder holds the parts of a table, as Spark writes them, and nothing else.
+    """
+    names = [each for each in folder.iterdir() if not each.name.startswith((".", "_"))]
+    return file is not None and all(each.suffix == file.suffix for each in names)
 
 
 def _of_file(path: Path) -> str:
@@ -111,26 +120,22 @@ def _of_file(path: Path) -> str:
     if suffix == ".token":
         return "flickr30k"
     if suffix == ".parquet":
-        schema = BoundedParquet(path).schema_arrow
-        holds_bytes = any(pa.types.is_struct(f.type) or pa.types.is_binary(f.type) for f in schema)
-        known = _of_keys(set(schema.names))
-        return "images" if holds_bytes and known == "captions" else known
+        known = _of_keys(set(BoundedParquet(path).schema_arrow.names))
+        if known in ("grit", "regions"):
+            return known
+        table = TableShard(str(path), path.name, size=path.stat().st_size)
+        return "images" if table.has_images else known
     if suffix in (".csv", ".tsv"):
         with path.open(encoding="utf-8-sig") as file:
             first = file.readline(_HEAD)
         return _of_keys(set(re.split(r"[,;\t]", first.strip().replace('"', ""))))
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         head = file.read(_HEAD)
-    if suffix in (".jsonl", ".jsonlines", ".ndjson") or _has_lines(head):
+    if suffix in (".jsonl", ".jsonlines", ".ndjson") or re.match(r"\s*\{.*\}\s*\n\s*\{", head):
         return _of_keys(set(json.loads(_first_line(path))))
     if head.lstrip().startswith("["):
         return _of_entry(next(_entries(path)))
     return _of_layout(path, head)
-
-
-def _has_lines(head: str) -> bool:
-    first, _, second = head.lstrip().partition("\n")
-    return first.startswith("{") and first.rstrip().endswith("}") and second[:1] in ("{", "")
 
 
 def _first_line(path: Path) -> str:

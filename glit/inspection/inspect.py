@@ -25,6 +25,7 @@ from glit.runtime.prefetch import batched, map_ahead
 from glit.runtime.progress import StageProgress
 
 Thumbnailer = Callable[[bytes], bytes]
+NOTHING = "there is nothing of that to look at"
 _AHEAD = 32
 _BATCH = 64
 _OF_PICTURES = ("picture-damaged", "picture-format", "picture-small")
@@ -61,7 +62,8 @@ def inspect(
     """
     tally = tally or Tally()
     addresses, licences = AddressSample(), Counter[str]()
-    progress.begin("images", total=0, done=0, drops=False)
+    if source.total:
+        progress.begin("images", total=source.total, done=0, drops=False)
     number = 0
     with Repeats() as repeats:
         for some in batched(_seen(source, compare=test_set is not None), _BATCH):
@@ -75,7 +77,8 @@ def inspect(
             if test_set is not None:
                 _compare(some, test_set, tally, thumbnailer)
             number += len(some)
-            progress.advance(len(some))
+            if source.total:
+                progress.advance(len(some))
         if not number:
             raise InputError(f"{source.what}: has no image to look at")
         _look_at_all(repeats, tally)
@@ -116,8 +119,9 @@ def _look(
     if any(code == "unreadable" for code, _ in item.faults) and not item.boxes:
         return
     tally.look("name-unsafe")
+    tally.look("name-unportable")
     if fault := name_fault(item.name):
-        tally.fault("name-unsafe", item.name, fault, shown)
+        tally.fault(fault[0], item.name, fault[1], shown)
     for code in _OF_CAPTIONS if item.captions is not None else ():
         tally.look(code, len(item.captions or ("",)))
     for code in _OF_SPANS:
@@ -206,7 +210,7 @@ def _not_asked(
         found["address-dead"] = f"add --network to ask {asked} of {addresses.number} addresses"
     for code in KINDS:
         if not tally.looked_at[code] and code not in found and code not in tally.at_fault:
-            found[code] = f"there are no {KINDS[code].of} to look at"
+            found[code] = NOTHING
     return found
 
 

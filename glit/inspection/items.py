@@ -58,6 +58,8 @@ class Source(Protocol):
     """``glit``, a published format, ``captions``, ``regions`` or ``images``."""
     pictures: str
     """The folder of pictures, for people; empty if they are in the file."""
+    total: int
+    """Images, where that is known before; else 0."""
     unlooked: dict[str, str]
     """Codes of kinds that cannot be looked for, each with the reason."""
 

@@ -17,32 +17,36 @@ _MOST_BYTES = 255
 """Of a name, in most file systems."""
 
 
-def name_fault(path: str) -> str:
-    """Return why a path is unsafe; empty for a safe one.
+def name_fault(path: str) -> tuple[str, str] | None:
+    """Return the code of a path's fault, and the fault; None for a good path.
 
-    >>> name_fault("a/../../b.jpg"), name_fault("/etc/x.png"), name_fault("a/con.jpg")
-    ("has '..'", 'is absolute', "has 'con.jpg', which Windows reserves")
-    >>> name_fault("train.tar::a/b.jpg")
-    ''
+    >>> name_fault("a/../../b.jpg"), name_fault("/etc/x.png")
+    (('name-unsafe', "has '..'"), ('name-unsafe', 'is absolute'))
+    >>> name_fault("train.tar::a/con.jpg")
+    ('name-unportable', "has 'con.jpg', which Windows reserves")
     """
     path = path.replace("::", "/")
+    parts = path.split("/")
+    if fault := _unsafe(path, parts):
+        return "name-unsafe", fault
+    fault = next(filter(None, map(_unportable, parts)), "")
+    return ("name-unportable", fault) if fault else None
+
+
+def _unsafe(path: str, parts: list[str]) -> str:
     if not path.strip():
         return "is empty"
-    if path.startswith(("/", "~")) or _DRIVE.match(path):
+    if path.startswith("/") or _DRIVE.match(path):
         return "is absolute"
     if not is_utf8(path):
         return "is no valid Unicode"
-    for part in path.split("/"):
-        if fault := _part_fault(part):
-            return fault
-    return ""
-
-
-def _part_fault(part: str) -> str:
-    if part == "..":
+    if ".." in parts or ".." in path.split("\\"):
         return "has '..'"
-    if any(unicodedata.category(sign) == "Cc" for sign in part):
-        return "has a control character"
+    is_control = any(unicodedata.category(sign) == "Cc" for sign in path)
+    return "has a control character" if is_control else ""
+
+
+def _unportable(part: str) -> str:
     if found := _FORBIDDEN.search(part):
         return f"has {found[0]!r}, which not every system can store"
     if part.partition(".")[0].lower() in _RESERVED:

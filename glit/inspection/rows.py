@@ -47,6 +47,7 @@ class DatasetSource:
         self.what, self.pictures, self.unlooked = dataset, images, {}
         self._store = Store(dataset)
         self._manifest = read_manifest(self._store)
+        self.total = self._manifest.counts.shipped
         self._images = ImageFiles(images) if images else None
         self._tokenizer = _tokenizer(self._manifest)
         if self._tokenizer is None:

@@ -25,7 +25,7 @@ from glit.inputs.user_captions import read_captions
 from glit.inputs.user_regions import read_regions
 from glit.inspection.captions import most_frequent_language
 from glit.inspection.findings import Estimate
-from glit.inspection.formats import format_of
+from glit.inspection.formats import OTHERS, format_of
 from glit.inspection.items import Item, Source, TextSpan
 from glit.inspection.rows import DatasetSource
 from glit.published import FORMATS, CaptionFormat
@@ -92,7 +92,7 @@ class FileSource:
     """
 
     def __init__(self, path: Path, form: str, images: Path | None, split: str | None) -> None:
-        self.what, self.format, self.unlooked = str(path), form, {}
+        self.what, self.format, self.total, self.unlooked = str(path), form, 0, {}
         self._path, self._images, self._split = path, images, split
         self._folder = self._picture_folder()
         self.pictures = "" if form == "images" else str(self._folder)
@@ -118,7 +118,10 @@ class FileSource:
                 where, number = item.where, number + 1
                 yield item
         except _NOT_OF_FORMAT as error:
-            said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            is_told = isinstance(error, UserError)
+            if is_told and not number:
+                raise
+            said = str(error) if is_told else f"{type(error).__name__}: {error}"
             if not number:
                 raise InputError(
                     f"{self._path}: not {self.format} as published ({cut(said)}); name the format "
@@ -148,7 +151,8 @@ class FileSource:
             form = FORMATS[self.format]
             if not (isinstance(form, CaptionFormat) and form.images_here):
                 return form.picture_folder(self._path, self._images)
-        return self._images or beside
+        inner = beside / "images"
+        return self._images or (inner if self.format in OTHERS and inner.is_dir() else beside)
 
     def _annotated(self, image: AnnotatedImage) -> Item:
         return Item(
