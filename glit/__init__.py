@@ -70,6 +70,7 @@ __all__ = [
     "Sentence",
     "add",
     "apply_corrections",
+    "audit",
     "build",
     "certify",
     "clean",

@@ -89,6 +89,8 @@ def _plain(report: AuditReport) -> dict[str, Any]:
 
 
 def _print(report: AuditReport, console: Console) -> None:
+    from glit.inspection.inspect import NOTHING
+
     images = "1 image" if report.images == 1 else f"{report.images} images"
     console.print(visible(f"{report.what}: {images}, format {report.format}"), soft_wrap=True)
     if report.findings:
@@ -116,7 +118,8 @@ def _print(report: AuditReport, console: Console) -> None:
         console.print(f"no fault: {', '.join(report.clean)}", soft_wrap=True)
     reasons: dict[str, list[str]] = {}
     for code, why in report.skipped:
-        reasons.setdefault(why, []).append(code)
+        if why != NOTHING:
+            reasons.setdefault(why, []).append(code)
     told = "; ".join(f"{', '.join(codes)} ({why})" for why, codes in reasons.items())
     if told:
         console.print(visible(f"not looked for: {told}"), soft_wrap=True, markup=False)

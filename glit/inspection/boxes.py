@@ -91,9 +91,9 @@ def _other_units(item: Item, size: tuple[float, float] | None) -> Fault | None:
             return "box-units", f"numbers up to {max(edges):g}, where shares of 0 to 1 are due"
         return None
     large = size is None or min(size) >= 8
-    if good and large and max(edges) <= 2 and min(edges) >= -1:
-        if len(good) > 1 or any(edge != int(edge) for edge in edges):
-            return "box-units", f"{_said(good[0])} is in shares of 0 to 1, where pixels are due"
+    within = good and large and max(edges) <= 2 and min(edges) >= -1
+    if within and (len(good) > 1 or any(edge != int(edge) for edge in edges)):
+        return "box-units", f"{_said(good[0])} is in shares of 0 to 1, where pixels are due"
     return None
 
 

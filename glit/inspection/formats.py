@@ -49,9 +49,7 @@ def format_of(path: Path, given: str | None) -> tuple[str, Path]:
     _check_regular(path)
     if given is not None:
         if given not in known_formats():
-            raise InputError(
-                f"--format {given}: no such format; {closest(given, known_formats())}"
-            )
+            raise InputError(f"--format {given}: no such format; {closest(given, known_formats())}")
         return given, path
     if path.is_dir():
         metadata = next((path / n for n in _METADATA if (path / n).is_file()), None)
@@ -105,8 +103,7 @@ def _of_folder(path: Path) -> str:
 
 
 def _is_table(folder: Path, file: Path | None) -> bool:
-    """Return whether a folder holds the parts of a table, as Spark writes them, and nothing else.
-    """
+    """Return whether a folder holds only the parts of a table, as Spark writes them."""
     names = [each for each in folder.iterdir() if not each.name.startswith((".", "_"))]
     return file is not None and all(each.suffix == file.suffix for each in names)
 
@@ -162,13 +159,12 @@ def _of_entry(entry: dict[str, Any]) -> str:
 
 
 def _of_layout(path: Path, head: str) -> str:
-    """The format of one JSON object with lists, as COCO has it, by its first and last characters.
-    """
+    """The format of one JSON object, as COCO has it, by its first and last characters."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _HEAD))
         text = head + file.read().decode("utf-8", "replace")
     keys = set(re.findall(r'"(\w+)"\s*:', text))
-    if not {"images"} <= keys:
+    if not keys & {"images", "file_name"}:
         return ""
     if {"sentences", "raw"} <= keys:
         return "coco" if '"coco"' in text or "filepath" in keys else "flickr30k"
@@ -176,7 +172,7 @@ def _of_layout(path: Path, head: str) -> str:
         return "mdetr"
     if "bbox" in keys:
         return "regions"
-    return "coco" if {"annotations", "caption"} <= keys else ""
+    return "coco" if "caption" in keys else ""
 
 
 _BY_KEYS = (

@@ -26,6 +26,7 @@ from glit.runtime.progress import StageProgress
 
 Thumbnailer = Callable[[bytes], bytes]
 NOTHING = "there is nothing of that to look at"
+"""Reason of a kind whose texts, boxes or captions the format does not have."""
 _AHEAD = 32
 _BATCH = 64
 _OF_PICTURES = ("picture-damaged", "picture-format", "picture-small")
@@ -160,7 +161,9 @@ def _compare(
     thumbnailer: Thumbnailer | None,
 ) -> None:
     """Compare pictures with those of a test set."""
-    seen = [(i, p.sha256, p.thumbnail) for i, p in some if p is not None and p.thumbnail is not None]
+    seen = [
+        (i, p.sha256, p.thumbnail) for i, p in some if p is not None and p.thumbnail is not None
+    ]
     tally.look("in-test-set", len(seen))
     matches = test_set.find([each[1] for each in seen], [each[2] for each in seen])
     for (item, _, _), match in zip(seen, matches, strict=True):

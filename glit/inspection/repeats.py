@@ -6,11 +6,13 @@ caption and name. Why this is no library: docs/decisions/audit.md.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import tempfile
 import zlib
 from array import array
 from collections.abc import Iterator
+from itertools import pairwise
 from types import TracebackType
 from typing import Self
 
@@ -70,7 +72,9 @@ class Repeats:
         self._digests, self._image = array("Q"), array("Q")
         self._exact, self._folded = array("Q"), array("Q")
         self._is_long = bytearray()
-        self._keys = tempfile.TemporaryFile()  # noqa: SIM115 (closed by __exit__)
+        self._open = contextlib.ExitStack()
+        enter = self._open.enter_context
+        self._keys = [enter(tempfile.TemporaryFile()) for _ in range(_BANDS)]
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +85,7 @@ class Repeats:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._keys.close()
+        self._open.close()
         self.captions.close()
         self.names.close()
 
@@ -99,7 +103,8 @@ class Repeats:
                 is_long = len(words) >= _FEWEST_WORDS
                 self._is_long.append(is_long)
                 keys = _band_keys(words) if is_long else np.zeros(_BANDS, np.uint64)
-                self._keys.write(keys.tobytes())
+                for file, key in zip(self._keys, keys, strict=True):
+                    file.write(key.tobytes())
 
     def clashes(self) -> Iterator[tuple[str, str]]:
         """Names that another one differs from in case or Unicode form alone, each with that one."""
@@ -142,19 +147,16 @@ class Repeats:
         for group in self._same():
             waiting[group] = False
         found: dict[int, tuple[int, float]] = {}
-        self._keys.flush()
-        if not waiting.any():
-            return found
-        keys = np.memmap(self._keys, np.uint64, "r", shape=(len(waiting), _BANDS))
-        for band in range(_BANDS):
-            for group in _equal(np.ascontiguousarray(keys[:, band]), waiting):
+        for file in self._keys if waiting.any() else ():
+            file.seek(0)
+            for group in _equal(np.frombuffer(file.read(), np.uint64), waiting):
                 self._compare(group, found)
         return found
 
     def _compare(self, group: list[int], found: dict[int, tuple[int, float]]) -> None:
         """Compare the captions of a group with its first one and the one before."""
         runs: dict[int, set[tuple[str, ...]]] = {}
-        for before, each in zip(group, group[1:], strict=False):
+        for before, each in pairwise(group):
             for other in dict.fromkeys((group[0], before)):
                 is_own = self._exact[self._image[other]] == self._exact[self._image[each]]
                 if is_own or (each in found and other in found):

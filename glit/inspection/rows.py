@@ -163,10 +163,8 @@ def _certified(claim: Claim) -> str:
 def _tokenizer(manifest: Manifest) -> SpanTokenizer | None:
     """The dataset's tokenizer, if it is of a model that glit knows and on this machine: names of
     strangers may be paths, so no other is opened."""
-    names = (
-        manifest.recipe.table("split").get("tokenizer"), manifest.recipe.table("score").get("model"),
-        manifest.tokenizer.name,
-    )  # fmt: skip
+    split, score = manifest.recipe.table("split"), manifest.recipe.table("score")
+    names = (split.get("tokenizer"), score.get("model"), manifest.tokenizer.name)
     known = known_models()
     for name in names:
         path = look_up(name).path if name in known else None

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -94,22 +94,27 @@ class FileSource:
     def __init__(self, path: Path, form: str, images: Path | None, split: str | None) -> None:
         self.what, self.format, self.total, self.unlooked = str(path), form, 0, {}
         self._path, self._images, self._split = path, images, split
+        if images is None and form in ("coco", "flickr30k") and (path.parent / "images").is_dir():
+            self._images = path.parent / "images"  # as glit export writes them
         self._folder = self._picture_folder()
         self.pictures = "" if form == "images" else str(self._folder)
         self._files = ImageFiles(self._folder)
-        if path.is_file() and path.suffix == ".json" and path.stat().st_size > _MOST_WHOLE:
-            if form in ("coco", "mdetr", "flickr30k", "regions", "captions"):
-                raise InputError(f"{path}: more than 2 GiB, which {form} has to read as a whole")
-        glance = [each for _, each in zip(range(_GLANCE), self._read(), strict=False)]
-        self.language = most_frequent_language(c for each in glance for c in each.captions or ())
+        if _is_read_whole(path, form) and path.stat().st_size > _MOST_WHOLE:
+            raise InputError(f"{path}: more than 2 GiB, which {form} has to read as a whole")
+        self._rest = self._read()
+        self._first = list(islice(self._rest, _GLANCE))
+        said = (caption for each in self._first for caption in each.captions or ())
+        self.language = most_frequent_language(said)
 
     def estimates(self) -> tuple[Estimate, ...]:
         """None: no file of others has calibrated probabilities."""
         return ()
 
     def items(self) -> Iterator[Item]:
-        """Yield the images; reading stops with a fault where the file is not of its format."""
-        yield from self._read()
+        """Yield the images, once; what is not of the format is a fault, and reading ends."""
+        while self._first:
+            yield self._first.pop(0)
+        yield from self._rest
 
     def _read(self) -> Iterator[Item]:
         where, number = "", 0
@@ -140,10 +145,9 @@ class FileSource:
         images = self._images
         if images is None and isinstance(form, CaptionFormat) and form.images_here:
             images = self._folder
-        found: Iterable[Any] = form.read(self._path, images, self._split or ALL)
         if isinstance(form, CaptionFormat):
-            return map(self._annotated, found)
-        return map(self._region_image, found)
+            return map(self._annotated, form.read(self._path, images, self._split or ALL))
+        return map(self._region_image, form.read(self._path, images, self._split or ALL))
 
     def _picture_folder(self) -> Path:
         beside = self._path if self._path.is_dir() else self._path.parent
@@ -273,6 +277,11 @@ def _of_region(region: dict[str, Any]) -> tuple[XYXY, bool, Literal["xyxy", "xyw
 def _four(box: tuple[float, ...]) -> XYXY:
     x0, y0, x1, y1 = box
     return x0, y0, x1, y1
+
+
+def _is_read_whole(path: Path, form: str) -> bool:
+    of_json = ("coco", "mdetr", "flickr30k", "regions", "captions")
+    return path.is_file() and path.suffix == ".json" and form in of_json
 
 
 def _code(said: str) -> str:

@@ -85,7 +85,16 @@ def grit(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     for file in files:
         with BoundedParquet(file) as table:
             sizes = (*_GRIT_SIZE, "width", "height")
-            names = {"key", "file_name", "caption", "noun_chunks", "ref_exps", *sizes, "url", "license"}
+            names = {
+                "key",
+                "file_name",
+                "caption",
+                "noun_chunks",
+                "ref_exps",
+                *sizes,
+                "url",
+                "license",
+            }
             columns = [name for name in table.schema_arrow.names if name in names]
             number = 0
             for batch in table.iter_batches(4096, columns=columns):

@@ -66,7 +66,8 @@ def test_private_networks_are_not_asked(address, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "address", ["file:///etc/passwd", "ftp://a/b", "http://", "http://me:key@a/", "x", "http://a:b/"]
+    "address",
+    ["file:///etc/passwd", "ftp://a/b", "http://", "http://me:key@a/", "x", "http://a:b/"],
 )
 def test_other_addresses_are_refused(address):
     assert address_fault(address)

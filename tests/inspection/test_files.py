@@ -102,7 +102,14 @@ def test_pictures(audited, images):
 def test_names(audited, images, tmp_path):
     (tmp_path / "secret.png").write_bytes(b"not to be read")
     rows = [{"path": f"{n}.png", "caption": caption(n)} for n in range(6)]
-    names = ["../secret.png", str(tmp_path / "secret.png"), "a\x07.png", "con.png", "B.png", "b.png"]
+    names = [
+        "../secret.png",
+        str(tmp_path / "secret.png"),
+        "a\x07.png",
+        "con.png",
+        "B.png",
+        "b.png",
+    ]
     for row, name in zip(rows, names, strict=True):
         row["path"] = name
     found = audited(rows)
@@ -130,9 +137,13 @@ def test_captions(audited):
 
 
 def test_a_file_in_another_language_is_no_fault(audited):
-    german = "Auf dem Bild ist ein Hund, der mit einem Ball auf der Wiese Nummer {} liegt und wartet."
+    german = (
+        "Auf dem Bild ist ein Hund, der mit einem Ball auf der Wiese Nummer {} liegt und wartet."
+    )
     rows = [{"path": f"{n}.png", "caption": german.format(n)} for n in range(6)]
-    rows[0]["caption"] = "The dog is on the grass and it looks at the ball that is to the left of it."
+    rows[0]["caption"] = (
+        "The dog is on the grass and it looks at the ball that is to the left of it."
+    )
     assert audited(rows)["caption-language"] == ["0.png"]
 
 

@@ -131,11 +131,13 @@ def plant_shape(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
     entry.width *= 2
 
 
-def caption(text: str) -> Callable[[Entry, random.Random, list[Entry]], None]:
-    def plant(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
-        entry.caption, entry.phrases = text, []
+def plant_empty_caption(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    entry.caption, entry.phrases = "", []
 
-    return plant
+
+def plant_refusal(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    text = f"I'm sorry, but I cannot help with picture {entry.row}."
+    entry.caption, entry.phrases = text, []
 
 
 def plant_loop(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
@@ -143,15 +145,16 @@ def plant_loop(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
 
 
 def plant_language(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
-    entry.caption, entry.phrases = " ".join(rng.choice(list(FOREIGN.values()))[0]), []
+    words = " ".join(rng.choice(list(FOREIGN.values()))[0])
+    entry.caption, entry.phrases = f"{words} {entry.row}.", []
 
 
 def plant_repeat(entry: Entry, rng: random.Random, others: list[Entry]) -> None:
-    entry.caption, entry.phrases = rng.choice(others).caption, []
+    entry.caption, entry.phrases = others.pop(rng.randrange(len(others))).caption, []
 
 
 def plant_near(entry: Entry, rng: random.Random, others: list[Entry]) -> None:
-    words = rng.choice(others).caption.split()
+    words = others.pop(rng.randrange(len(others))).caption.split()
     words[len(words) // 2] = "zeppelin"
     entry.caption, entry.phrases = " ".join(words), []
 
@@ -168,7 +171,9 @@ def plant_missing(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
     entry.picture = None
 
 
-def changed(change: Callable[[bytes], bytes]) -> Callable[[Entry, random.Random, list[Entry]], None]:
+def changed(
+    change: Callable[[bytes], bytes],
+) -> Callable[[Entry, random.Random, list[Entry]], None]:
     def plant(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
         assert entry.picture is not None
         entry.picture = change(PICTURES[entry.row])
@@ -206,9 +211,9 @@ PLANTS: tuple[tuple[str, str, Plant, tuple[str, ...]], ...] = (
     ("picture-small", "16 x 16", changed(_small), FORMATS),
     ("name-unsafe", "../, /etc, control", plant_outer_name, _WITH_NAMES),
     ("name-unportable", "con, aux, colon", plant_reserved_name, _WITH_NAMES),
-    ("caption-empty", "no text", caption(""), ("glit", "captions", "coco", "images")),
+    ("caption-empty", "no text", plant_empty_caption, ("glit", "captions", "coco", "images")),
     ("caption-looping", "12 times", plant_loop, _WITH_TEXTS),
-    ("caption-refusal", "I cannot", caption("I'm sorry, but I cannot help with that."), _WITH_TEXTS),
+    ("caption-refusal", "I cannot", plant_refusal, _WITH_TEXTS),
     ("caption-language", "other language", plant_language, _WITH_TEXTS),
     ("caption-repeated", "another's caption", plant_repeat, _WITH_TEXTS),
     ("caption-near", "another's, one word changed", plant_near, _WITH_TEXTS),
@@ -433,14 +438,13 @@ def measured(
     entries = copy.deepcopy(clean)
     chosen = rng.sample(range(len(entries)), max(1, round(rate * len(entries))))
     names: set[str] = set()
+    others = [each for number, each in enumerate(clean) if number not in chosen]
+    left = list(others)
     for number in chosen:
-        others = [each for n, each in enumerate(clean) if n not in chosen]
-        before = copy.deepcopy(others) if code in ("caption-repeated", "caption-near") else others
-        plant(entries[number], rng, before)
+        plant(entries[number], rng, left)
         names.add(entries[number].name)
-        if code in ("caption-repeated", "caption-near"):
-            text = set(entries[number].caption.split())
-            names |= {e.name for e in others if len(text ^ set(e.caption.split())) <= 2}
+    if code in ("caption-repeated", "caption-near"):
+        names |= {each.name for each in others if each not in left}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "images").mkdir()
@@ -455,14 +459,16 @@ def measured(
         found = found_in(what, images)
     names = {_plain(name) for name in names}
     here = {_plain(name) for name in found.pop(code, set())}
-    effects = _EFFECTS.get(code, "")
-    other = {name for kind, at_fault in found.items() for name in at_fault if kind != effects}
+    effects = _EFFECTS.get(code, ())
+    other = {name for kind, at_fault in found.items() for name in at_fault if kind not in effects}
     return len(names), len(here), len(names & here), len(other)
 
 
 _EFFECTS = {
-    "name-unsafe": "picture-missing", "name-unportable": "picture-missing",
-    "picture-small": "stated-size",
+    "name-unsafe": ("picture-missing",), "name-unportable": ("picture-missing",),
+    "picture-small": ("stated-size", "box-outside"),
+    "span-words": ("token-span",), "caption-language": ("caption-near",),
+    "caption-refusal": ("caption-near",),
 }  # fmt: skip
 """True consequences of what is planted, which are no other claims."""
 
