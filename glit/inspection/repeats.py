@@ -6,7 +6,6 @@ caption and name. Why this is no library: docs/decisions/audit.md.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import tempfile
 import zlib
@@ -72,9 +71,7 @@ class Repeats:
         self._digests, self._image = array("Q"), array("Q")
         self._exact, self._folded = array("Q"), array("Q")
         self._is_long = bytearray()
-        self._open = contextlib.ExitStack()
-        enter = self._open.enter_context
-        self._keys = [enter(tempfile.TemporaryFile()) for _ in range(_BANDS)]
+        self._keys = [tempfile.TemporaryFile() for _ in range(_BANDS)]  # noqa: SIM115
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +82,8 @@ class Repeats:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._open.close()
+        for file in self._keys:
+            file.close()
         self.captions.close()
         self.names.close()
 

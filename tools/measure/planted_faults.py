@@ -1,6 +1,6 @@
 """Plant faults of each kind in files of each format, and count how many of them an audit finds.
 
-python -m tools.measure.planted_faults DATASET [KIND ...]
+python -m tools.measure.planted_faults DATASET [KIND or PLANTED ...]
 
 DATASET is a clean one with regions, such as of ``glit scenes``. Printed are, by kind and format, at
 rates of 1 % and 10 % of the images: recall, the share of planted images that are found; precision,
@@ -44,6 +44,7 @@ _WITH_BOXES = ("glit", "regions", "mdetr", "odvg", "grit", "finehard", "visual-g
 _IN_PIXELS = ("glit", "regions", "mdetr", "odvg", "visual-genome")
 _WITH_SIZES = ("glit", "regions", "mdetr", "odvg")
 _WITH_NAMES = tuple(name for name in FORMATS if name != "images")
+_SOME = ("glit", "mdetr", "odvg")
 _OF_OTHERS = tuple(name for name in _WITH_NAMES if name != "glit")
 
 
@@ -68,6 +69,10 @@ class Entry:
     tokens: int = 0
     """By how much the token spans are shifted."""
     shares: dict[str, float] = field(default_factory=dict)
+
+
+Plant = Callable[[Entry, random.Random, list[Entry]], None]
+"""Plants a fault in an image; of other images, which are not planted, it may take some away."""
 
 
 def plant_outside(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
@@ -97,6 +102,31 @@ def plant_pixels(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
 
 def plant_corners(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
     entry.mixed = True
+
+
+def few(number: int, plant: Plant) -> Plant:
+    """The same fault in an image of a few boxes."""
+
+    def plant_few(entry: Entry, rng: random.Random, others: list[Entry]) -> None:
+        entry.boxes, entry.phrases = entry.boxes[:number], entry.phrases[:number]
+        plant(entry, rng, others)
+
+    return plant_few
+
+
+def plant_slightly_outside(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    box = rng.choice(entry.boxes)
+    box[2], box[3] = entry.width * 1.02, max(box[3], box[1] + 1)
+
+
+def plant_cut_word(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    rng.choice(entry.phrases)[1] -= 3
+
+
+def plant_near_by_twentieths(entry: Entry, rng: random.Random, others: list[Entry]) -> None:
+    words = others.pop(rng.randrange(len(others))).caption.split()
+    words[5::20] = [f"zeppelin{n}" for n, _ in enumerate(words[5::20])]
+    entry.caption, entry.phrases = " ".join(words), []
 
 
 def plant_shifted_span(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
@@ -181,6 +211,11 @@ def changed(
     return plant
 
 
+def _flipped(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 255]) + data[middle + 1 :]
+
+
 def _small(data: bytes) -> bytes:
     made = io.BytesIO()
     Image.open(io.BytesIO(data)).resize((16, 16)).save(made, "PNG")
@@ -189,7 +224,6 @@ def _small(data: bytes) -> bytes:
 
 PICTURES: list[bytes] = []
 """Of the dataset's rows."""
-Plant = Callable[[Entry, random.Random, list[Entry]], None]
 PLANTS: tuple[tuple[str, str, Plant, tuple[str, ...]], ...] = (
     ("span-words", "span 2 to the left", plant_shifted_span, ("glit", "odvg")),
     ("span-words", "span behind the caption", plant_span_beyond, ("glit", "mdetr", "odvg", "grit")),
@@ -217,6 +251,14 @@ PLANTS: tuple[tuple[str, str, Plant, tuple[str, ...]], ...] = (
     ("caption-language", "other language", plant_language, _WITH_TEXTS),
     ("caption-repeated", "another's caption", plant_repeat, _WITH_TEXTS),
     ("caption-near", "another's, one word changed", plant_near, _WITH_TEXTS),
+    ("caption-near", "another's, every 20th word changed", plant_near_by_twentieths, _SOME),
+    ("span-words", "3 letters cut off", plant_cut_word, ("glit", "odvg")),
+    ("box-outside", "one box 2 % over the edge", plant_slightly_outside, _SOME),
+    ("box-corners", "two boxes an image", few(2, plant_corners), _SOME),
+    ("box-corners", "one box an image", few(1, plant_corners), _SOME),
+    ("box-units", "shares, one box an image", few(1, plant_shares), _SOME),
+    ("box-units", "thousandths, one box an image", few(1, plant_thousandths), _SOME),
+    ("picture-damaged", "a byte changed", changed(_flipped), FORMATS[:2]),
 )  # fmt: skip
 """Kind, what is planted, how, and in which formats."""
 
@@ -481,14 +523,14 @@ def _plain(name: str) -> str:
 def main() -> None:
     """Print the table."""
     if len(sys.argv) < 2:
-        say("usage: python -m tools.measure.planted_faults DATASET [KIND ...]")
+        say("usage: python -m tools.measure.planted_faults DATASET [KIND or PLANTED ...]")
         sys.exit(2)
     dataset, wanted = open_dataset(sys.argv[1]), set(sys.argv[2:])
     entries_of_cached(dataset)
     print("| kind | planted | format | rate | planted | found | recall | precision | others |")
     print("|---|---|---|---:|---:|---:|---:|---:|---:|")
     for code, how, plant, forms in PLANTS:
-        for form in forms if not wanted or code in wanted else ():
+        for form in forms if not wanted or {code, how} & wanted else ():
             for rate in RATES:
                 planted, found, right, other = measured(dataset, form, code, plant, rate)
                 precision = f"{right / found:.0%}" if found else "-"
