@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from glit.audit.record import Claim
 from glit.data.bounded_parquet import BoundedParquet
 from glit.dataset.manifest import Manifest, read_manifest
 from glit.errors import UserError, first_line
@@ -21,6 +20,7 @@ from glit.models.weights import look_up
 from glit.models.weights import manifest as known_models
 from glit.storage.store import Store, inside
 from glit.text.spans import token_spans
+from glit.verdicts.record import Claim
 
 _ROWS = 64
 """Rows that are read at a time."""
