@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -18,6 +18,16 @@ class TextSpan:
     end: int
     words: str | None = None
     """The words that stand there, if the file says so."""
+
+
+def as_box(numbers: Iterable[float]) -> XYXY:
+    """A box of four numbers.
+
+    Raises:
+        ValueError: there are not four.
+    """
+    x0, y0, x1, y1 = numbers
+    return x0, y0, x1, y1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

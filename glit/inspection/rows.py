@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from operator import index
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from glit.dataset.manifest import Manifest, read_manifest
 from glit.errors import UserError, first_line
 from glit.inputs.files import ImageFiles
 from glit.inspection.findings import Estimate
-from glit.inspection.items import Item, TextSpan
+from glit.inspection.items import Item, TextSpan, as_box
 from glit.models.tokenizer import SpanTokenizer, open_span_tokenizer, tokenizer_hash
 from glit.models.weights import look_up
 from glit.models.weights import manifest as known_models
@@ -26,7 +27,10 @@ _ROWS = 64
 """Rows that are read at a time."""
 _DEVIATIONS = 1.96
 """Standard deviations of an interval of 95 %."""
-_IMPOSSIBLE = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexError)
+_IMPOSSIBLE = (
+    pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError,
+    OverflowError,
+)  # fmt: skip
 
 
 class DatasetSource:
@@ -100,21 +104,23 @@ class DatasetSource:
             return Item(name=name, where=where, faults=(("unreadable", detail),))
 
     def _read(self, row: dict[str, Any], where: str) -> Item:
-        sentences, caption = row["sentences"], row["caption"]
+        sentences, caption = row["sentences"], _text(row["caption"])
         self._count(row.get("pairs") or ())
         faults = list(self._token_faults(caption, sentences))
         looked_at = (("token-span", len(sentences)),) if self._tokenizer else ()
-        further = (each["text"] for each in row.get("captions") or () if isinstance(each, dict))
-        regions = row["regions"]
+        further = (_text(e["text"]) for e in row.get("captions") or () if isinstance(e, dict))
+        corners = ("x0", "y0", "x1", "y1")
         return Item(
-            name=row["source_path"],
+            name=_text(row["source_path"]),
             where=where,
             captions=(caption, *(text for text in further if text != caption)),
             spans=tuple(
-                TextSpan(start=each["char_start"], end=each["char_end"], words=each["text"])
-                for each in (*sentences, *(row.get("phrases") or ()))
+                TextSpan(
+                    start=index(e["char_start"]), end=index(e["char_end"]), words=_text(e["text"])
+                )
+                for e in (*sentences, *(row.get("phrases") or ()))
             ),
-            boxes=tuple((r["x0"], r["y0"], r["x1"], r["y1"]) for r in regions),
+            boxes=tuple(as_box(float(r[corner]) for corner in corners) for r in row["regions"]),
             stated=(row["width"], row["height"]),
             picture=self._picture(row),
             faults=tuple(faults),
@@ -154,6 +160,12 @@ class DatasetSource:
                 self._probable += 1
                 self._wrong += 1 - probability
                 self._variance += probability * (1 - probability)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{str(value)[:60]} is no text")
+    return value
 
 
 def _certified(claim: Claim) -> str:

@@ -26,7 +26,7 @@ from glit.inputs.user_regions import read_regions
 from glit.inspection.captions import most_frequent_language
 from glit.inspection.findings import Estimate
 from glit.inspection.formats import OTHERS, format_of
-from glit.inspection.items import Item, Source, TextSpan
+from glit.inspection.items import Item, Source, TextSpan, as_box
 from glit.inspection.rows import DatasetSource
 from glit.published import FORMATS, CaptionFormat
 from glit.published.files import ALL, AnnotatedImage, leads_out, on_disk
@@ -179,7 +179,7 @@ class FileSource:
             where=image.where,
             captions=None if labelled else (image.caption,),
             spans=tuple(TextSpan(start=start, end=end) for start, end in sorted(said)),
-            boxes=tuple(_four(box) for box in image.rows),
+            boxes=tuple(as_box(box) for box in image.rows),
             shares=image.shares,
             corners="xywh" if self.format in _XYWH else "xyxy",
             stated=image.stated,
@@ -272,11 +272,6 @@ def _of_region(region: dict[str, Any]) -> tuple[XYXY, bool, Literal["xyxy", "xyw
     if "xywh" in key:
         return (first, second, first + third, second + fourth), is_share, "xywh"
     return (first, second, third, fourth), is_share, "xyxy"
-
-
-def _four(box: tuple[float, ...]) -> XYXY:
-    x0, y0, x1, y1 = box
-    return x0, y0, x1, y1
 
 
 def _is_read_whole(path: Path, form: str) -> bool:

@@ -95,6 +95,26 @@ def test_files_that_are_damaged_are_a_fault(built_copy):
     assert codes(built_copy) == {"unreadable": 1}
 
 
+def test_rows_that_cannot_be(built_copy):
+    """Nulls, and columns of other types."""
+
+    def nulls(rows):
+        rows[0]["caption"] = None
+        rows[1]["regions"][0]["x0"] = None
+        rows[2]["sentences"][0]["char_start"] = None
+        rows[3] |= {"source_path": None, "image": None}
+
+    change(built_copy, nulls)
+    (found,) = api.audit(built_copy).findings
+    assert (found.code, found.at_fault, found.looked_at) == ("unreadable", 4, 24)
+    name = min((built_copy / "data").iterdir())
+    table = pq.read_table(name)
+    column = table.schema.get_field_index("caption")
+    numbers = pa.array(range(len(table)))
+    pq.write_table(table.set_column(column, "caption", numbers), name, row_group_size=100)
+    assert codes(built_copy)["unreadable"] >= len(table)
+
+
 def test_the_repair_of_repeated_captions_repairs(built_copy, run_glit, tmp_path, monkeypatch):
     def repeat(rows):
         rows[1] |= {key: rows[2][key] for key in ("caption", "sentences")}
