@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 import shutil
 
 import pyarrow as pa
@@ -281,3 +282,38 @@ def test_a_format_that_is_unknown(tmp_path):
         api.audit(tmp_path / "a.jsonl")
     with pytest.raises(InputError, match="did you mean 'mdetr'"):
         api.audit(tmp_path / "a.jsonl", format="mdtr")
+
+
+def test_refcoco_with_a_box_outside(images, tmp_path):
+    def sentence(number: int) -> list[dict[str, str]]:
+        return [{"sent": f"the {number} red kites over the meadow"}]
+
+    refs = [{"ref_id": n, "image_id": n, "ann_id": n, "split": "val", "sentences": sentence(n)}
+            for n in range(6)]  # fmt: skip
+    boxes = [{"id": n, "bbox": [10, 10, 900 if n == 2 else 50, 40], "category_id": 1}
+             for n in range(6)]  # fmt: skip
+    entries = [{"id": n, "file_name": f"{n}.png", "width": 200, "height": 150} for n in range(6)]
+    (tmp_path / "refs(unc).p").write_bytes(pickle.dumps(refs))
+    (tmp_path / "instances.json").write_text(
+        json.dumps({"images": entries, "annotations": boxes, "categories": []})
+    )
+    report = api.audit(tmp_path / "refs(unc).p", images=images)
+    assert [(f.code, f.at_fault, f.looked_at) for f in report.findings] == [("box-outside", 1, 6)]
+
+
+def test_flickr30k_entities_with_a_missing_picture(images, tmp_path):
+    for number in range(3):
+        size = "<size><width>200</width><height>150</height></size>"
+        box = "<bndbox><xmin>11</xmin><ymin>11</ymin><xmax>60</xmax><ymax>50</ymax></bndbox>"
+        for name, text in (
+            (f"Annotations/{number}.xml", f"<annotation><filename>{number}.png</filename>{size}"
+             f"<object><name>7</name>{box}</object></annotation>"),
+            (f"Sentences/{number}.txt", f"[/EN#7/other A red kite] over {number} boats .\n"),
+        ):  # fmt: skip
+            place = tmp_path / "entities" / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text)
+    (images / "1.png").unlink()
+    report = api.audit(tmp_path / "entities", images=images)
+    assert report.format == "flickr30k-entities" and report.images == 3
+    assert [(f.code, f.examples[0].name) for f in report.findings] == [("picture-missing", "1.png")]
