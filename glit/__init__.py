@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 add = api.add
 apply_corrections = api.apply_corrections
 attach = api.attach
+audit = api.audit
 build = api.build
 certify = api.certify
 clean = api.clean
@@ -71,6 +72,7 @@ __all__ = [
     "add",
     "apply_corrections",
     "attach",
+    "audit",
     "build",
     "certify",
     "clean",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from glit.evaluation.report import Result
     from glit.executors import ExecutorChoice, ExecutorName
     from glit.executors.protocols import Executor
+    from glit.inspection.findings import AuditReport
     from glit.label.calibrate import CalibrationReport as CalibrationReport
     from glit.label.judge import JudgeTally
     from glit.models.weights import Resolved
@@ -470,6 +471,53 @@ def verify(dataset: PathLike) -> list[str]:
     from glit.dataset.verify import verify as check
 
     return list(check(os.fspath(dataset)))
+
+
+def audit(
+    what: PathLike,
+    *,
+    format: str | None = None,
+    images: PathLike = "",
+    split: str | None = None,
+    against: PathLike = "",
+    network: bool = False,
+    page: PathLike | None = None,
+    progress: StageProgress | None = None,
+) -> AuditReport:
+    """Look for faults in a dataset or in a published file of captions or boxes.
+
+    Args:
+        what: a finished dataset, or a file or folder of a format that ``glit import`` reads, of
+            captions, of regions, or of images.
+        format: its format; None finds it out from the content.
+        images: the folder of the pictures; without it, where the format has them.
+        split: parts of the annotations, several joined by ``+``; None for all.
+        against: a test set that no image may be in, as :func:`overlap` takes it.
+        network: ask a sample of the stated addresses of pictures whether they answer.
+        page: an HTML file to write.
+        progress: counts the images.
+
+    Raises:
+        GlitError: with a one-line reason.
+    """
+    from glit.curate.references import Wanted, open_list
+    from glit.inspection.inspect import inspect
+    from glit.inspection.sources import open_source
+    from glit.runtime.progress import null_progress
+    from glit.storage.outputs import local_file
+    from glit.view.audit import example_thumbnail, write_audit_page
+
+    output, folder = None if page is None else local_file(page), os.fspath(images)
+    told = progress or null_progress()
+    source = open_source(os.fspath(what), form=format, images=folder, split=split)
+    listed = open_list(Wanted(images=os.fspath(against)), told) if against else None
+    report = inspect(
+        source, told, images=folder, test_set=listed, network=network,
+        thumbnailer=None if output is None else example_thumbnail,
+    )  # fmt: skip
+    if output is not None:
+        write_audit_page(output, report)
+    return report
 
 
 def statistics(

@@ -121,6 +121,10 @@ def _companions(words: list[str], value: str) -> list[str]:
 
 
 _OF_COMMAND: dict[tuple[str, str], list[str]] = {
+    ("audit", "form"): ["images"],
+    ("audit", "output"): [f"{NEW}.html"],
+    ("audit", "split"): [],
+    ("audit", "what"): [SCENES],
     ("bench objectives", "overrides"): ["train.epochs=1"],
     ("bench objectives", "recipe"): ["siglip"],
     ("build", "images"): [SCENES],
@@ -174,6 +178,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         if (command, parameter.name) in _OF_COMMAND:
             return _OF_COMMAND[command, parameter.name]
     known: dict[str, list[str]] = {
+        "against": [REFERENCES],
         "alpha": ["0.3"],
         "annotations": [ANNOTATIONS],
         "captions": [CAPTIONS],

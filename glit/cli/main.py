@@ -78,6 +78,10 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
             "glit.cli.inspect:stats_command",
             "Count words, sentences and tokens of captions, as papers' tables do.",
         ),
+        "audit": (
+            "glit.cli.audit:audit_command",
+            "Look for faults in a dataset or a published file; exit code 1 if one is an error.",
+        ),
         "verify": (
             "glit.cli.inspect:verify_command",
             "Check every promise of the data format. Prints one line per breach and exits 1.",

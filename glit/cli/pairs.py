@@ -71,10 +71,10 @@ def label_command(
     If the file is a plan of glit pairs certify, the plan chooses what is shown, and --by says who
     judges.
     """
-    from glit.audit.record import is_audit
     from glit.dataset.reader import Dataset
     from glit.label.audit_server import AuditQuestions
     from glit.label.server import LabelSite, PairQuestions
+    from glit.verdicts.record import is_audit
 
     opened = Dataset(dataset)
     if is_audit(verdicts):
