@@ -30,8 +30,9 @@ _REFINED, _HUBER, _FARTHEST = 4, 12.0, 3.0
 """Steps by pixels, the difference from which pixels count less, pixels a step."""
 _CELL, _CELL_PIXELS = 16, 8
 """Least side of the cells that are compared, in pixels as compared and of the coarser file."""
-_GAINS, _LEAST_MIX = (0.35, 2.5), -0.8
-"""Changes of contrast, and of saturation, that a picture may have gone through."""
+_GAINS, _LEAST_MIX, _MOST_CAST = (0.35, 2.5), -0.8, 15.0
+"""Changes of contrast, of saturation, and of the mean colour in grey levels, that a picture may have
+gone through."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,12 +227,21 @@ def _toned(
         mixes.append(values[1])
     if min(gains) < _GAINS[0] or max(gains) > _GAINS[1] or min(mixes) < _LEAST_MIX:
         return None
+    if _cast(there, here) > _MOST_CAST:
+        return None
     fitted = fitted.clip(0, 255)
     is_grey = np.abs(here - here.mean(2, keepdims=True)).mean() < 1.5
     was_grey = np.abs(there - there.mean(2, keepdims=True)).mean() < 1.5
     if is_grey and not was_grey:
         return fitted, "grey"
     return fitted, "same" if np.abs(fitted - there).mean() < 4 else "changed"
+
+
+def _cast(there: Float32[np.ndarray, "H W 3"], here: Float32[np.ndarray, "H W 3"]) -> float:
+    """By how much the mean colour differs that is neither more nor less of the colour it was."""
+    was, now = ((each - (each @ _LUMA)[..., None]).mean((0, 1)) for each in (there, here))
+    scale = np.clip((was @ now) / max(float(was @ was), 1.0), 0, _GAINS[1])
+    return float(np.abs(now - scale * was).max())
 
 
 def _solve(columns: np.ndarray, wanted: np.ndarray) -> np.ndarray:
