@@ -31,7 +31,7 @@ _REFINED, _HUBER, _FARTHEST = 4, 12.0, 3.0
 _CELL, _CELL_PIXELS = 16, 8
 """Least side of the cells that are compared, in pixels as compared and of the coarser file."""
 _GAINS, _LEAST_MIX, _MOST_CAST = (0.35, 2.5), -0.8, 15.0
-"""Changes of contrast, of saturation, and of the mean colour in grey levels, that a picture may have
+"""Changes of contrast, of saturation, and of mean colour in grey levels, that a picture may have
 gone through."""
 
 
