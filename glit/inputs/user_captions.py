@@ -175,8 +175,8 @@ def _json(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, row in enumerate(json_array(file), start=1):
             if not isinstance(row, dict):
                 raise InputError(
-                    f"{file}: row {number} is {cut(repr(row), 60)}, want an object with a path and a "
-                    "caption"
+                    f"{file}: row {number} is {cut(repr(row), 60)}, want an object with a path "
+                    "and a caption"
                 )
             yield number, row
     except InputError:

@@ -161,6 +161,11 @@ FORMATS: dict[str, CaptionFormat | RegionFormat] = {
         files="the folder with `Annotations` and `Sentences`",
         texts="phrases",
     ),
+    "goal-segments": RegionFormat(
+        read=goal.goal_segments,
+        files="the list of GOAL's trainer: `docci_segment_sim_bbox_del_org.json` and the like",
+        texts="sentences",
+    ),
     "grit": RegionFormat(
         read=regions.grit,
         files="a Parquet file of GRIT (Kosmos-2) as img2dataset leaves it, or a folder",
