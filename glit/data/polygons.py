@@ -50,7 +50,7 @@ def segmentation_text(segmentation: Any, *, height: int, width: int) -> str:
 def polygon_runs(polygons: Sequence[Float[np.ndarray, "_ 2"]], *, height: int, width: int) -> Runs:
     """Run lengths of the union of polygons.
 
-    >>> polygon_runs([np.array([[1, 1], [3, 1], [3, 3], [1, 3]])], height=4, width=4).tolist()
+    >>> polygon_runs([np.array([[1.0, 1], [3, 1], [3, 3], [1, 3]])], height=4, width=4).tolist()
     [5, 2, 2, 2, 5]
 
     Args:
