@@ -17,6 +17,8 @@ from glit.published.xml_files import element_text, xml_root
 
 _MOST_BYTES = 1 << 24
 """Bytes of a file of labels or names."""
+_MOST_YAML = 1 << 18
+"""Bytes of a file of names in YAML, which takes seconds to read."""
 _MOST_LABELME = 1 << 28
 """Bytes of a file of LabelMe's, which may hold the picture."""
 _MOST_SHARE = 1.01
@@ -85,7 +87,7 @@ def _class_names(annotations: Path) -> tuple[list[str], bool]:
     import yaml
 
     try:
-        values: Any = yaml.safe_load(_text_of(file))
+        values: Any = yaml.safe_load(read_text(file, most=_MOST_YAML))
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{file.name}: no YAML ({' '.join(str(error).split())})") from error
     names = values["names"]

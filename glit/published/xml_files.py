@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.parsers import expat
 
-_PIECE = 1 << 16
+_PIECE = 1 << 20
 _MOST_DEPTH = 100
 _MOST_ELEMENTS = 1 << 20
 """Elements of one entry."""
 _MOST_CHARACTERS = 1 << 26
-"""Characters of one entry, and bytes of one tag."""
+"""Characters of one entry."""
+_MOST_TAG = 1 << 24
+"""Bytes of one tag; the parser begins a tag anew with every piece of it."""
 _MOST_TEXT = 1 << 20
 """Characters between the tags of one element."""
 
@@ -38,8 +40,8 @@ def xml_entries(path: Path, tag: str) -> Iterator[ET.Element]:
             while piece := file.read(_PIECE):
                 parser.Parse(piece, False)
                 fed += len(piece)
-                if fed - parser.CurrentByteIndex > _MOST_CHARACTERS:
-                    raise ValueError(f"a tag of more than {_MOST_CHARACTERS:,} bytes")
+                if fed - parser.CurrentByteIndex > _MOST_TAG:
+                    raise ValueError(f"a tag of more than {_MOST_TAG:,} bytes")
                 yield from reader.taken()
             parser.Parse(b"", True)
         yield from reader.taken()

@@ -348,6 +348,9 @@ def test_cvat(tmp_path, pictures):
     ]
     assert len(found.refused) == 3
     assert list(rows) == ["one.png", "two.png"]  # of "../two.png" the part below the folder
+    wide = f"<annotations><image name='{'x' * (20 << 20)}'/></annotations>"
+    with pytest.raises(InputError, match="a tag of more than 16,777,216 bytes"):
+        taken("cvat", write(tmp_path / "wide.xml", wide))
     with pytest.raises(InputError, match="CVAT for images 1.1, not for video"):
         taken("cvat", write(tmp_path / "video.xml", "<annotations><track id='0'/></annotations>"))
 
