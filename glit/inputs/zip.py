@@ -59,7 +59,7 @@ def scan_zip(file: Any, size: int) -> Iterator[Member]:
     shared = _sharing(infos)
     seen: dict[str, int] = {}
     for at, info in enumerate(infos):
-        if not info.is_dir() and not info.filename.startswith(_RESOURCES):
+        if not info.filename.endswith("/") and not info.filename.startswith(_RESOURCES):
             yield _member(info, size, seen, shares=at in shared)
 
 
@@ -100,7 +100,7 @@ def _member(info: zipfile.ZipInfo, size: int, seen: dict[str, int], *, shares: b
         found = NO_FILE
     elif info.flag_bits & _ENCRYPTED or info.compress_type not in (0, zipfile.ZIP_DEFLATED):
         found = LOCKED
-    elif shares or info.header_offset < 0 or info.header_offset + info.compress_size > size:
+    elif shares or not name or info.header_offset < 0 or info.header_offset + info.compress_size > size:
         found = DAMAGED
     elif info.file_size > min(MOST_BYTES, most):
         found = PACKED

@@ -152,6 +152,15 @@ def test_a_damaged_directory_is_told(damage):
     assert [(member.name, member.size) for member in scan(data)] == [("", DAMAGED)]
 
 
+def test_a_member_without_a_name_is_damage():
+    data = packed([("a", b"1")])
+    entry = data.index(b"PK\1\2")
+    unnamed = bytearray(data[: entry + 46] + data[entry + 47 :])
+    struct.pack_into("<H", unnamed, entry + 28, 0)
+    struct.pack_into("<I", unnamed, len(unnamed) - 10, 46)
+    assert [(member.name, member.size) for member in scan(bytes(unnamed))] == [("", DAMAGED)]
+
+
 def test_damaged_members_are_errors_and_no_pictures():
     data = packed([("a.png", bytes(range(256)) * 9)])
     broken = data[:40] + b"\xff" * 20 + data[60:]
