@@ -100,7 +100,7 @@ def _member(info: zipfile.ZipInfo, size: int, seen: dict[str, int], *, shares: b
         found = NO_FILE
     elif info.flag_bits & _ENCRYPTED or info.compress_type not in (0, zipfile.ZIP_DEFLATED):
         found = LOCKED
-    elif shares or not name or info.header_offset < 0 or info.header_offset + info.compress_size > size:
+    elif shares or not name or not 0 <= info.header_offset <= size - info.compress_size:
         found = DAMAGED
     elif info.file_size > min(MOST_BYTES, most):
         found = PACKED
