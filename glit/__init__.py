@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 add = api.add
 apply_corrections = api.apply_corrections
+attach = api.attach
+audit = api.audit
 build = api.build
 certify = api.certify
 clean = api.clean
@@ -69,6 +71,8 @@ __all__ = [
     "Sentence",
     "add",
     "apply_corrections",
+    "attach",
+    "audit",
     "build",
     "certify",
     "clean",

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from glit.attaching.attach import Attached
     from glit.curate.certified import Outcome
     from glit.curate.correct import Applied
     from glit.curate.references import Overlap, Written
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from glit.evaluation.report import Result
     from glit.executors import ExecutorChoice, ExecutorName
     from glit.executors.protocols import Executor
+    from glit.inspection.findings import AuditReport
     from glit.label.calibrate import CalibrationReport as CalibrationReport
     from glit.label.judge import JudgeTally
     from glit.models.weights import Resolved
@@ -345,6 +348,8 @@ def export(
     where: str = "",
     grid: bool = True,
     reencode: bool = False,
+    images: bool = True,
+    thumbnails: bool = True,
     image_root: PathLike = "",
 ) -> None:
     """Write a dataset in another format.
@@ -357,6 +362,8 @@ def export(
         where: write only samples that meet this condition in SQL, as ``glit export --where``.
         grid: False leaves out the regions of the grid, and the pairs that have one.
         reencode: write pictures that are not JPEG, PNG or WebP as PNG.
+        images: False leaves out the pictures, for ``hf``; ``annotations`` never holds them.
+        thumbnails: of pictures that are left out; False keeps only hashes of them.
         image_root: the ingested folder, for a dataset that stores images by path.
 
     Raises:
@@ -369,7 +376,40 @@ def export(
 
     folder = local_folder(output)
     opened = narrowed(open_dataset(dataset, image_root=image_root), where)
-    write(opened, to=to, output=folder, embeddings=embeddings, grid=grid, reencode=reencode)
+    write(
+        opened, to=to, output=folder, embeddings=embeddings, grid=grid, reencode=reencode,
+        images=images, thumbnails=thumbnails,
+    )  # fmt: skip
+
+
+def attach(
+    dataset: PathLike,
+    images: Sequence[PathLike],
+    output: PathLike,
+    *,
+    progress: StageProgress | None = None,
+) -> Attached:
+    """Find the pictures of a dataset that was published without them, and write it with them.
+
+    Pictures are found by their bytes, by their pixels, and by their looks after they were encoded
+    again, resized, cut, padded, mirrored, turned or given other tones. Boxes and masks move along.
+    Call it again to resume.
+
+    Args:
+        dataset: folder or address of the dataset, which :func:`export` wrote as ``annotations``.
+        images: folders, globs, lists, tars or tables of pictures.
+        output: a folder that does not exist yet.
+        progress: counts files and rows.
+
+    Raises:
+        GlitError: with a one-line reason. Nothing is written.
+    """
+    from glit.attaching.attach import attach as write
+    from glit.runtime.progress import null_progress
+    from glit.storage.outputs import local_folder
+
+    folders = [os.fspath(each) for each in images]
+    return write(open_dataset(dataset), folders, local_folder(output), progress or null_progress())
 
 
 def push(
@@ -378,6 +418,7 @@ def push(
     *,
     private: bool = False,
     licence: str = "",
+    images: bool = True,
     progress: StageProgress | None = None,
 ) -> Pushed:
     """Upload a finished dataset to the Hugging Face Hub. Call it again to resume.
@@ -392,6 +433,7 @@ def push(
         repository: ``OWNER/NAME``; made if it does not exist.
         private: make a private repository; one that exists must be private.
         licence: for the card that is uploaded, as ``cc-by-4.0``; the folder keeps its own.
+        images: False uploads it without its pictures, as :func:`export` writes ``annotations``.
         progress: counts the files.
 
     Raises:
@@ -411,9 +453,13 @@ def push(
         return card_pictures(opened) if recipe.has_regions and recipe.holds_images else {}
 
     told = progress or null_progress()
-    return upload(
-        os.fspath(dataset), repository, told, private=private, licence=licence, pictures=pictures
-    )
+    rest: dict[str, Any] = {"private": private, "licence": licence}
+    if images:
+        return upload(os.fspath(dataset), repository, told, pictures=pictures, **rest)
+    with tempfile.TemporaryDirectory() as folder:
+        without = os.path.join(folder, os.path.basename(os.path.abspath(dataset)))
+        export(dataset, to="annotations", output=without)
+        return upload(without, repository, told, **rest)
 
 
 def verify(dataset: PathLike) -> list[str]:
@@ -425,6 +471,53 @@ def verify(dataset: PathLike) -> list[str]:
     from glit.dataset.verify import verify as check
 
     return list(check(os.fspath(dataset)))
+
+
+def audit(
+    what: PathLike,
+    *,
+    format: str | None = None,
+    images: PathLike = "",
+    split: str | None = None,
+    against: PathLike = "",
+    network: bool = False,
+    page: PathLike | None = None,
+    progress: StageProgress | None = None,
+) -> AuditReport:
+    """Look for faults in a dataset or in a published file of captions or boxes.
+
+    Args:
+        what: a finished dataset, or a file or folder of a format that ``glit import`` reads, of
+            captions, of regions, or of images.
+        format: its format; None finds it out from the content.
+        images: the folder of the pictures; without it, where the format has them.
+        split: parts of the annotations, several joined by ``+``; None for all.
+        against: a test set that no image may be in, as :func:`overlap` takes it.
+        network: ask a sample of the stated addresses of pictures whether they answer.
+        page: an HTML file to write.
+        progress: counts the images.
+
+    Raises:
+        GlitError: with a one-line reason.
+    """
+    from glit.curate.references import Wanted, open_list
+    from glit.inspection.inspect import inspect
+    from glit.inspection.sources import open_source
+    from glit.runtime.progress import null_progress
+    from glit.storage.outputs import local_file
+    from glit.view.audit import example_thumbnail, write_audit_page
+
+    output, folder = None if page is None else local_file(page), os.fspath(images)
+    told = progress or null_progress()
+    source = open_source(os.fspath(what), form=format, images=folder, split=split)
+    listed = open_list(Wanted(images=os.fspath(against)), told) if against else None
+    report = inspect(
+        source, told, images=folder, test_set=listed, network=network,
+        thumbnailer=None if output is None else example_thumbnail,
+    )  # fmt: skip
+    if output is not None:
+        write_audit_page(output, report)
+    return report
 
 
 def statistics(

@@ -40,10 +40,11 @@ CLUSTER = "127.0.0.1:1"
 """Where no cluster is."""
 
 BY_HAND = {
-    "pairs label", "pairs calibrate", "pairs correct", "pairs apply", "pairs judge", "push"
+    "attach", "pairs label", "pairs calibrate", "pairs correct", "pairs apply", "pairs judge",
+    "push",
 }  # fmt: skip
-"""Commands that want a person's answers or account, or a model that answers; of them only the help.
-"""
+"""Commands that want a person's answers or account, a model that answers, or a dataset without
+pictures; of them only the help."""
 
 
 def command_lines() -> Iterator[list[str]]:
@@ -120,12 +121,18 @@ def _companions(words: list[str], value: str) -> list[str]:
 
 
 _OF_COMMAND: dict[tuple[str, str], list[str]] = {
+    ("audit", "form"): ["images"],
+    ("audit", "output"): [f"{NEW}.html"],
+    ("audit", "split"): [],
+    ("audit", "what"): [SCENES],
     ("bench objectives", "overrides"): ["train.epochs=1"],
     ("bench objectives", "recipe"): ["siglip"],
     ("build", "images"): [SCENES],
     ("doctor", "overrides"): ["propose.backend=sam"],
     ("eval", "caption"): ["short"],
     ("eval", "overrides"): ["evaluate.precision=float32"],
+    ("export", "no_thumbnails"): [],
+    ("export", "without_images"): [],
     ("import", "form"): ["goal-train"],
     ("import", "images"): [EXPORTED],
     ("import", "output"): [f"{NEW}.jsonl"],
@@ -171,6 +178,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         if (command, parameter.name) in _OF_COMMAND:
             return _OF_COMMAND[command, parameter.name]
     known: dict[str, list[str]] = {
+        "against": [REFERENCES],
         "alpha": ["0.3"],
         "annotations": [ANNOTATIONS],
         "captions": [CAPTIONS],

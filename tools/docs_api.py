@@ -18,9 +18,11 @@ from glit import api as _api
 EXAMPLES = {
     "add": 'glit.add("dataset", limit=1000)',
     "apply_corrections": 'glit.apply_corrections("dataset", "corrected", ["mine.jsonl"])',
+    "audit": 'report = glit.audit("captions_train2017.json", images="train2017")',
     "build": 'glit.build("photos", "dataset", recipe="laptop", settings=["score.batch_size=8"])',
     "certify": 'found = glit.certify("dataset", "verdicts.jsonl", error=0.05)',
     "clean": 'freed = glit.clean("dataset")',
+    "attach": 'glit.attach("annotations", ["photographs"], "whole")',
     "diff": 'glit.diff("dataset", "rebuilt")',
     "evaluate": '(result,) = glit.evaluate("retrieval", "run", "held-out")',
     "export": 'glit.export("dataset", to="coco", output="coco", where="width > 640")',

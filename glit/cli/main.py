@@ -78,6 +78,10 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
             "glit.cli.inspect:stats_command",
             "Count words, sentences and tokens of captions, as papers' tables do.",
         ),
+        "audit": (
+            "glit.cli.audit:audit_command",
+            "Look for faults in a dataset or a published file; exit code 1 if one is an error.",
+        ),
         "verify": (
             "glit.cli.inspect:verify_command",
             "Check every promise of the data format. Prints one line per breach and exits 1.",
@@ -114,6 +118,11 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "export": (
             "glit.cli.share:export_command",
             "Write the dataset, or the samples of a condition, in another format.",
+        ),
+        "attach": (
+            "glit.cli.share:attach_command",
+            "Find the pictures of a dataset that was published without them. Run it again to "
+            "resume.",
         ),
         "push": (
             "glit.cli.share:push_command",

@@ -71,10 +71,10 @@ def label_command(
     If the file is a plan of glit pairs certify, the plan chooses what is shown, and --by says who
     judges.
     """
-    from glit.audit.record import is_audit
     from glit.dataset.reader import Dataset
     from glit.label.audit_server import AuditQuestions
     from glit.label.server import LabelSite, PairQuestions
+    from glit.verdicts.record import is_audit
 
     opened = Dataset(dataset)
     if is_audit(verdicts):
@@ -283,7 +283,8 @@ def _outcome_lines(
         yield f"{verdicts}: plan to judge {plan.verdicts} of {plan.items:,} {claim.of}{known}"
         yield f"judge them: {_command('label', dataset, verdicts, shown)}"
         return
-    yield f"{found.judged} judged, {found.wrong} wrong, by {', '.join(found.people) or 'nobody'}"
+    if found.people:
+        yield f"{found.judged} judged, {found.wrong} wrong, by {', '.join(found.people)}"
     if found.out_of_turn:
         yield f"{found.out_of_turn} verdicts are ahead of the plan's order and do not count yet"
     agreement = found.agreement

@@ -1,4 +1,4 @@
-"""``export`` and ``push``."""
+"""``export``, ``push`` and ``attach``."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ def export_command(
         bool,
         typer.Option("--reencode", help="Write pictures that are not JPEG, PNG or WebP as PNG."),
     ] = False,
+    without_images: Annotated[
+        bool,
+        typer.Option("--without-images", help="For hf: leave out the pictures, keep thumbnails."),
+    ] = False,
+    no_thumbnails: Annotated[
+        bool,
+        typer.Option("--no-thumbnails", help="Of pictures that are left out, keep only hashes."),
+    ] = False,
     image_root: ImageRootOption = "",
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -54,6 +62,8 @@ def export_command(
             embeddings=embeddings,
             grid=not no_grid,
             reencode=reencode,
+            images=not without_images,
+            thumbnails=not no_thumbnails,
             report=progress.advance,
         )
     if as_json:
@@ -73,6 +83,10 @@ def push_command(
     licence: Annotated[
         str, typer.Option("--license", help="Licence for the uploaded card, as cc-by-4.0.")
     ] = "",
+    without_images: Annotated[
+        bool,
+        typer.Option("--without-images", help="Upload hashes and thumbnails in their place."),
+    ] = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -80,10 +94,44 @@ def push_command(
     from glit.runtime.progress import StageProgress
 
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
-        pushed = api.push(dataset, repository, private=private, licence=licence, progress=progress)
+        pushed = api.push(
+            dataset, repository, private=private, licence=licence, images=not without_images,
+            progress=progress,
+        )  # fmt: skip
     if as_json:
         print(json.dumps(asdict(pushed)))
         return
     what = "private" if pushed.private else "public"
     done = f"{pushed.num_uploaded} of {pushed.num_files} files uploaded"
     print(f"{done}: {pushed.url} ({what}; glit reads {pushed.address})")
+
+
+def attach_command(
+    dataset: DatasetArgument,
+    images: Annotated[
+        list[str],
+        typer.Option("--images", help="Your pictures: a folder, glob, list or tar; repeatable."),
+    ],
+    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the pictures of a dataset that was published without them. Run it again to resume."""
+    from glit.attaching.attach import WAYS
+    from glit.runtime.progress import StageProgress
+
+    folder = local_folder(output)
+    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+        made = api.attach(dataset, images, folder, progress=progress)
+    if as_json:
+        print(json.dumps({"dataset": str(folder), **asdict(made)}))
+        return
+    for way, told in WAYS.items():
+        if number := made.found.get(way):
+            print(f"{number:>9,}  {told}")
+    for reason, number in sorted(made.drops.items()):
+        print(f"{number:>9,}  left out: {reason}")
+    if made.unreadable:
+        print(f"{made.unreadable:>9,}  of {made.files:,} files cannot be decoded")
+    found = sum(made.found.values())
+    print(f"{found:,} of {made.samples:,} samples have their picture: {folder}")

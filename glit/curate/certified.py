@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glit.audit.judged import Judged, read_judged
-from glit.audit.record import Agreement, AuditPlan, Claim, Record, begin, read_audit
 from glit.curate.pair_again import check_can_change, pair_config, write_with_pairs
 from glit.curate.rewrite import finish
 from glit.dataset.certificate import (
@@ -32,6 +30,8 @@ from glit.errors import DatasetError, InputError
 from glit.plain import MisfitError, from_plain
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store
+from glit.verdicts.judged import Judged, read_judged
+from glit.verdicts.record import Agreement, AuditPlan, Claim, Record, begin, read_audit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def certify(
         dataset: a finished one.
         verdicts: the files of the people who judged. A first one that does not exist is written:
             it then holds the plan alone.
-        given: fields of :class:`glit.audit.record.Claim`; those of a plan that is there already
+        given: fields of :class:`glit.verdicts.record.Claim`; those of a plan that is there already
             must be the same.
         judged: a model's opinions on all items, which narrow the bounds; the same for the plan and
             for its verdicts.

@@ -17,8 +17,6 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.audit.judged import read_judged
-from glit.audit.record import read_audit
 from glit.curate.corrected_row import corrected_row, review
 from glit.curate.dataset_models import DatasetModels
 from glit.curate.rewrite import finish
@@ -57,6 +55,8 @@ from glit.runtime.progress import StageProgress
 from glit.stages.pack import writer_options
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store
+from glit.verdicts.judged import read_judged
+from glit.verdicts.record import read_audit
 
 CountsT = TypeVar("CountsT", bound=SeriesCounts)
 _REDONE = ("caption", "split", "propose", "ground", "score", "pair", "negatives", "pack")

@@ -247,5 +247,8 @@ REASONS: dict[str, str] = {
     "worker_crash": "the sample crashed its worker process, repeatedly",
     "timeout": "the sample hung its worker process, repeatedly",
     "not_selected": "glit select left it out",
+    "no_picture": "glit attach found no picture of this sample",
+    "ambiguous_picture": "glit attach found a picture that may be another sample's as well",
+    "wrong_side": "the attached picture is mirrored or turned, and the caption names a side",
 }
 """The reasons a sample can be dropped for; stages may declare more."""

@@ -108,6 +108,27 @@ ORIGIN = (
 )
 """The column that glit merge adds: of a row, the dataset it was taken from, by its folder's name,
 its recipe's name and its manifest; a row of a merged dataset keeps what it has."""
+ATTACHED = (
+    "attached",
+    pa.struct(
+        [
+            ("file", pa.string()),
+            ("sha256", pa.string()),
+            ("how", pa.string()),
+            ("colours", pa.string()),
+            ("mirrored", pa.bool_()),
+            ("turned", pa.int32()),
+            ("left", pa.float64()),
+            ("top", pa.float64()),
+            ("right", pa.float64()),
+            ("bottom", pa.float64()),
+        ]
+    ),
+)
+"""The column that glit attach adds: the user's file, its hash, how it was found (``bytes``,
+``pixels`` or ``looks``), whether its colours are the ``same``, ``changed`` or ``grey``, and its
+place in the published picture, in pixels of the latter, once it is turned back (``turned`` degrees
+clockwise) and mirrored back."""
 NEGATIVE = pa.struct([("sentence", pa.int32()), ("kind", pa.string()), ("text", pa.string())])
 _LATER = {"mean_logprob", "min_logprob", "probability", "support"}
 _VERSION_1 = {

@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
 
-from glit.audit.claims import (
+from glit.data.records import GRID_SOURCES
+from glit.data.schema import GROUNDING
+from glit.dataset.columns import NestedColumn
+from glit.dataset.manifest import Certificate, require_regions
+from glit.dataset.query import connect
+from glit.dataset.reader import Dataset
+from glit.dataset.select import select
+from glit.errors import DatasetError, InputError, UserError, first_line
+from glit.storage.store import Store
+from glit.verdicts.claims import (
     Audited,
     Part,
     bounds,
@@ -25,18 +34,9 @@ from glit.audit.claims import (
     needed,
     verdicts_of_test,
 )
-from glit.audit.draw import Population, mixed, uncertainty, weights
-from glit.audit.judged import Judged, chance_wrong, read_judged
-from glit.audit.record import AuditPlan, Claim, Kind, Name, Record, read_audit
-from glit.data.records import GRID_SOURCES
-from glit.data.schema import GROUNDING
-from glit.dataset.columns import NestedColumn
-from glit.dataset.manifest import Certificate, require_regions
-from glit.dataset.query import connect
-from glit.dataset.reader import Dataset
-from glit.dataset.select import select
-from glit.errors import DatasetError, InputError, UserError, first_line
-from glit.storage.store import Store
+from glit.verdicts.draw import Population, mixed, uncertainty, weights
+from glit.verdicts.judged import Judged, chance_wrong, read_judged
+from glit.verdicts.record import AuditPlan, Claim, Kind, Name, Record, read_audit
 
 _COLUMNS = {
     "pairs": ["sample_id", "pairs"],
@@ -57,13 +57,13 @@ class Items:
     row: Int[np.ndarray, " n"]
     """Number of the sample's row."""
     first: Int[np.ndarray, " n"]
-    """The first of the numbers that :data:`glit.audit.record.PARTS` names."""
+    """The first of the numbers that :data:`glit.verdicts.record.PARTS` names."""
     second: Int[np.ndarray, " n"]
     """The second; -1 where there is none."""
     probability: Float[np.ndarray, " n"]
     """Probability that the item is right; NaN where it is not known."""
     typical: float
-    """Mean uncertainty of all items; see :func:`glit.audit.draw.weights`."""
+    """Mean uncertainty of all items; see :func:`glit.verdicts.draw.weights`."""
     population: Population
 
     def __len__(self) -> int:

@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from glit.audit.record import AuditPlan
 from glit.data.schema import READABLE_VERSIONS
 from glit.dataset.local_pairs import count_without_pair
 from glit.errors import DatasetError, InputError, UserError, cut, first_line
@@ -22,6 +21,7 @@ from glit.models.weights import LOCAL
 from glit.plain import MisfitError, as_plain, from_plain, limited, unknown_keys
 from glit.recipes.config import build_dataclass
 from glit.storage.store import Store, to_json
+from glit.verdicts.record import AuditPlan
 
 T = TypeVar("T")
 
@@ -237,7 +237,7 @@ class Certificate:
     """The share is at most this, with the confidence of the plan."""
     at_least: float
     plain_at_most: float
-    """See :class:`glit.audit.claims.Bounds`."""
+    """See :class:`glit.verdicts.claims.Bounds`."""
     judges: tuple[str, ...]
     """The names that those who judged gave themselves."""
     judged_by_two: int = 0

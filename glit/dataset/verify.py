@@ -23,6 +23,7 @@ from glit.data import rows
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.data_files import series_of_file
 from glit.data.schema import (
+    ATTACHED,
     DROPS_SCHEMA,
     DUPLICATES_SCHEMA,
     META_HUGGINGFACE,
@@ -297,7 +298,7 @@ def _check_rows(
         where = f"{name}: {row['source_path']}"
         if isinstance(size, str):
             yield f"{where}: {size}"
-        elif own_bytes and row["image"]["bytes"] is not None and not _is_own(row):
+        elif (own_bytes or ATTACHED[0] in row) and not _is_own(row):
             yield f"{where}: its image is not the one its sample_id names"
         elif size is not None and size != (row["width"], row["height"]):
             yield f"{where}: {size} pixels, the row says {(row['width'], row['height'])}"
@@ -309,7 +310,13 @@ def _check_rows(
 
 
 def _is_own(row: dict[str, Any]) -> bool:
-    return hashlib.sha256(row["image"]["bytes"]).hexdigest() == row["sample_id"]
+    """Return whether the stored image is that of the sample, or the one that was attached to it."""
+    if (data := row["image"]["bytes"]) is None:
+        return True
+    attached = row.get(ATTACHED[0])
+    ours = isinstance(attached, dict) and [*attached] == [field.name for field in ATTACHED[1]]
+    named = attached["sha256"] if ours and isinstance(attached, dict) else row["sample_id"]
+    return hashlib.sha256(data).hexdigest() == named
 
 
 def _max_pixels(manifest: Manifest) -> int:

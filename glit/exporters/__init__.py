@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from glit.attaching.pictures import export_annotations
 from glit.dataset.manifest import require_regions
 from glit.errors import InputError, closest
 from glit.exporters.coco import export_coco
@@ -47,6 +48,10 @@ class ExportFormat:
     """True if it copies the dataset's own columns, and so all regions and pictures."""
     takes_embeddings: bool = False
     """True if image embeddings may go in beside."""
+    has_images: bool = True
+    """False if it never holds the pictures."""
+    may_lack_images: bool = False
+    """True if it can be written without the pictures: it then has a keyword ``images``."""
 
 
 EXPORTERS: dict[str, ExportFormat] = {
@@ -61,7 +66,7 @@ EXPORTERS: dict[str, ExportFormat] = {
     "grit": ExportFormat(
         write=export_grit, read_by="Parquet readers, Kosmos-2's loaders", needs_regions=True
     ),
-    "hf": ExportFormat(write=export_hf, read_by="datasets.load_dataset"),
+    "hf": ExportFormat(write=export_hf, read_by="datasets.load_dataset", may_lack_images=True),
     "lance": ExportFormat(
         write=export_lance, read_by="lance", has_all_columns=True, takes_embeddings=True
     ),
@@ -72,6 +77,9 @@ EXPORTERS: dict[str, ExportFormat] = {
         write=export_odvg, read_by="MM-Grounding-DINO, LLMDet", needs_regions=True
     ),
     "webdataset": ExportFormat(write=export_webdataset, read_by="webdataset"),
+    "annotations": ExportFormat(
+        write=export_annotations, read_by="glit attach", has_all_columns=True, has_images=False
+    ),
 }
 """By the name that ``glit export --to`` takes."""
 
@@ -84,6 +92,8 @@ def export(
     embeddings: str = "",
     grid: bool = True,
     reencode: bool = False,
+    images: bool = True,
+    thumbnails: bool = True,
     report: Report = lambda rows: None,
 ) -> None:
     """Write a dataset in another format.
@@ -96,6 +106,9 @@ def export(
         grid: False leaves out the regions of the grid; not for formats with all columns.
         reencode: write pictures that are not JPEG, PNG or WebP as PNG; without it a warning says
             how many of them the format's readers may not take. Not for formats with all columns.
+        images: False leaves out the pictures, if the format can; their hashes and thumbnails then
+            go in.
+        thumbnails: False leaves out the thumbnails too.
         report: called with so many more rows that are written.
 
     Raises:
@@ -112,14 +125,35 @@ def export(
     for option, given in (("--no-grid", not grid), ("--reencode", reencode)):
         if given and kind.has_all_columns:
             raise InputError(f"{option}: --to {to} has all columns of the dataset; want another")
+    further = _further(to, kind, images=images, thumbnails=thumbnails)
+    if embeddings:
+        further["embeddings"] = embeddings
     if not grid:
         dataset = WithoutGrid(dataset)
-    if not kind.has_all_columns:
+    if not kind.has_all_columns and images:
         dataset = CommonPictures(dataset, reencode=reencode)
     if kind.needs_regions:
         require_regions(dataset.manifest, dataset.path, wanted_by=f"--to {to} writes")
     with new_folder(output) as partial:
-        further = {"embeddings": embeddings} if embeddings else {}
         kind.write(dataset, partial, report, **further)
     if isinstance(dataset, CommonPictures):
         dataset.warn(to)
+
+
+def _further(to: str, kind: ExportFormat, *, images: bool, thumbnails: bool) -> dict[str, Any]:
+    """Return the keywords of a writer that say whether there are pictures and thumbnails.
+
+    Raises:
+        InputError: the format cannot be so.
+    """
+    if not images and kind.has_images and not kind.may_lack_images:
+        able = [name for name, each in EXPORTERS.items() if each.may_lack_images]
+        raise InputError(
+            f"--without-images: --to {to} holds the pictures; want --to annotations, or "
+            f"{' or '.join(able)}"
+        )
+    if not thumbnails and images and kind.has_images:
+        raise InputError("--no-thumbnails: is for --to annotations and --without-images")
+    if kind.has_images and images:
+        return {}
+    return {"thumbnails": thumbnails, **({"images": False} if kind.has_images else {})}

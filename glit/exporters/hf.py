@@ -15,12 +15,13 @@ images have several captions, ``captions`` lists all by ``kind``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from glit.attaching.pictures import pixels_sha256, thumbnail
 from glit.data.records import GRID_SOURCES
 from glit.data.schema import CAPTIONS, META_HUGGINGFACE, has_captions, hf_feature
 from glit.dataset.card import figures_section
@@ -72,6 +73,12 @@ _SCHEMA = pa.schema(
 )
 
 
+_FINGERPRINT = (
+    pa.field("source_path", pa.string()),
+    pa.field("pixels_sha256", pa.string()),
+    pa.field("thumbnail", pa.struct([("bytes", pa.binary()), ("path", pa.string())])),
+)
+_STRING, _IMAGE = {"dtype": "string", "_type": "Value"}, {"_type": "Image"}
 _PREVIEW_FEATURES: dict[str, Any] = {
     "image": {"_type": "Image"},
     "caption": {"dtype": "string", "_type": "Value"},
@@ -89,20 +96,40 @@ _PREVIEW_SCHEMA = pa.schema(
 )
 
 
-def export_hf(dataset: Dataset, folder: Path, report: Report) -> None:
-    """Write the dataset as a folder for the Hugging Face Hub."""
+def export_hf(
+    dataset: Dataset, folder: Path, report: Report, *, images: bool = True, thumbnails: bool = True
+) -> None:
+    """Write the dataset as a folder for the Hugging Face Hub.
+
+    Args:
+        dataset: what is exported.
+        folder: where to.
+        report: see :func:`glit.exporters.export`.
+        images: False leaves out ``image``, the preview and the card's pictures; rows then have the
+            file's ``source_path`` and the hash of its pixels. ``image_id`` is that of its bytes.
+        thumbnails: with that, whether rows have a thumbnail.
+    """
     names = _labels(dataset)
     features = _features(names)
     schema = _SCHEMA
+    if not images:
+        schema = pa.schema([*[field for field in schema if field.name != "image"], *_FINGERPRINT])
+        features = {name: each for name, each in features.items() if name != "image"}
+        features |= {"source_path": _STRING, "pixels_sha256": _STRING, "thumbnail": _IMAGE}
     if has_captions(dataset.schema):
         schema = schema.append(pa.field(*CAPTIONS))
         features = {**features, CAPTIONS[0]: hf_feature(CAPTIONS[1])}
     schema = schema.with_metadata(
         {META_HUGGINGFACE: json.dumps({"info": {"features": features}}).encode()}
     )
-    for name in ("data", "preview", "pictures"):
+    for name in ("data", *(("preview", "pictures") if images else ())):
         (folder / name).mkdir()
-    written = write_tables(_rows(dataset, names, report), schema, folder / "data", "train")
+    apart = None if images else _Apart(thumbnails)
+    rows_of = _rows(dataset, names, report, apart)
+    written = write_tables(rows_of, schema, folder / "data", "train")
+    if not images:
+        _write_card(dataset, folder, written, features)
+        return
     chosen = (dataset[number] for number in previewed(dataset))
     rows = ({"image": {"bytes": with_boxes(row), "path": None}, "caption": row.caption.text,
              "sentences": numbered(row), "image_id": row.sample_id} for row in chosen)  # fmt: skip
@@ -110,16 +137,43 @@ def export_hf(dataset: Dataset, folder: Path, report: Report) -> None:
     pictures = card_pictures(dataset)
     for name, data in pictures.items():
         (folder / name).write_bytes(data)
+    _write_card(
+        dataset, folder, written, features,
+        pictures=list(pictures), previewed=len(previewed(dataset)),
+    )  # fmt: skip
+
+
+def _write_card(
+    dataset: Dataset, folder: Path, written: list[Path], features: dict[str, Any],
+    *, pictures: Sequence[str] = (), previewed: int = 0,
+) -> None:  # fmt: skip
     card = hub_card(
         dataset,
         files={path.name: path.stat().st_size for path in written},
         features=features,
         preview_features=_PREVIEW_FEATURES,
-        pictures=list(pictures),
-        previewed=len(previewed(dataset)),
+        pictures=pictures,
+        previewed=previewed,
         figures=figures_section(narrowed_statistics(dataset)),
     )
     (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+class _Apart:
+    """What tells pictures apart that are left out."""
+
+    def __init__(self, thumbnails: bool) -> None:
+        self._thumbnails = thumbnails
+
+    def of(self, row: Row) -> dict[str, Any]:
+        """Return the columns of a row."""
+        pixels = row.pixels()
+        small = {"bytes": thumbnail(pixels), "path": None} if self._thumbnails else None
+        return {
+            "source_path": row.source_path,
+            "pixels_sha256": pixels_sha256(pixels),
+            "thumbnail": small,
+        }
 
 
 def _labels(dataset: Dataset) -> list[str]:
@@ -133,14 +187,20 @@ def _labels(dataset: Dataset) -> list[str]:
     return sorted(found)
 
 
-def _rows(rows: Iterable[Row], names: list[str], report: Report) -> Iterator[dict[str, Any]]:
+def _rows(
+    rows: Iterable[Row], names: list[str], report: Report, apart: _Apart | None
+) -> Iterator[dict[str, Any]]:
     from glit.images import upright_file
 
     number_of = {name: number for number, name in enumerate(names)}
     for row in rows:
-        data, suffix = upright_file(row.encoded())
+        if apart is None:
+            data, suffix = upright_file(row.encoded())
+            picture = {"image": {"bytes": data, "path": f"{row.sample_id}{suffix}"}}
+        else:
+            picture = apart.of(row)
         yield {
-            "image": {"bytes": data, "path": f"{row.sample_id}{suffix}"},
+            **picture,
             "image_id": row.sample_id,
             "width": row.width,
             "height": row.height,

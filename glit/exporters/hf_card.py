@@ -65,11 +65,7 @@ configs:
   data_files:
   - split: train
     path: data/train-*.parquet
-- config_name: preview
-  data_files:
-  - split: train
-    path: preview/train-*.parquet
-dataset_info:
+{_preview_files(previewed)}dataset_info:
 - config_name: default
   features: {json.dumps(yaml_features(features), ensure_ascii=False)}
   splits:
@@ -78,9 +74,7 @@ dataset_info:
     num_examples: {len(dataset)}
   download_size: {size}
   dataset_size: {size}
-- config_name: preview
-  features: {json.dumps(yaml_features(preview_features), ensure_ascii=False)}
----
+{_preview_info(preview_features if previewed else {})}---
 
 # Long captions and the regions they describe
 
@@ -92,12 +86,7 @@ dataset_info:
 
 {shown_pictures(pictures)}
 
-{
-        paragraph(
-            f"Viewers draw no boxes, so the configuration `preview` holds {previewed} pictures "
-            "with their boxes drawn in. The numbers are those of the sentences."
-        )
-    }
+{paragraph(_about_pictures(previewed))}
 
 ```python
 from datasets import load_dataset
@@ -123,6 +112,34 @@ By glit {manifest.glit_version} with the recipe `{manifest.recipe.name}`.
 
 {limits(manifest, dataset_caution(dataset))}
 """
+
+
+def _preview_files(previewed: int) -> str:
+    if not previewed:
+        return ""
+    return (
+        "- config_name: preview\n  data_files:\n  - split: train\n"
+        "    path: preview/train-*.parquet\n"
+    )
+
+
+def _preview_info(features: dict[str, Any]) -> str:
+    if not features:
+        return ""
+    told = json.dumps(yaml_features(features), ensure_ascii=False)
+    return f"- config_name: preview\n  features: {told}\n"
+
+
+def _about_pictures(previewed: int) -> str:
+    if not previewed:
+        return (
+            "The pictures are not part of this dataset: `image_id` is the SHA-256 of a picture's "
+            "file, `pixels_sha256` that of its upright RGB pixels, `source_path` its name."
+        )
+    return (
+        f"Viewers draw no boxes, so the configuration `preview` holds {previewed} pictures "
+        "with their boxes drawn in. The numbers are those of the sentences."
+    )
 
 
 def _steps(manifest: Manifest) -> str:

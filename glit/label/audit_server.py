@@ -8,8 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from glit.audit.judged import read_judged
-from glit.audit.record import (
+from glit.dataset.certificate import find, items_of
+from glit.dataset.columns import NestedColumn
+from glit.dataset.reader import Dataset
+from glit.errors import InputError
+from glit.verdicts.judged import read_judged
+from glit.verdicts.record import (
     PARTS,
     AuditVerdict,
     Kind,
@@ -19,10 +23,6 @@ from glit.audit.record import (
     append,
     read_audit,
 )
-from glit.dataset.certificate import find, items_of
-from glit.dataset.columns import NestedColumn
-from glit.dataset.reader import Dataset
-from glit.errors import InputError
 
 _UNSURE = ("unsure", "Cannot tell")
 ANSWERS: dict[Kind, tuple[tuple[AuditVerdict, str], ...]] = {

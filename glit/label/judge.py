@@ -17,9 +17,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from glit.audit import lines
-from glit.audit.judged import JUDGED, Judged, Judging, Opinion, read_judged
-from glit.audit.record import PARTS, AuditVerdict, Claim, Kind
 from glit.backends.protocols import ContinuousCaptioner, RawCaption
 from glit.data.records import DropError
 from glit.dataset.certificate import Items, items_of
@@ -28,6 +25,9 @@ from glit.dataset.row import Row
 from glit.errors import InputError, RunError
 from glit.images import Pixels
 from glit.text.thoughts import Keys, texts_in_json, without_thoughts
+from glit.verdicts import lines
+from glit.verdicts.judged import JUDGED, Judged, Judging, Opinion, read_judged
+from glit.verdicts.record import PARTS, AuditVerdict, Claim, Kind
 
 _LETTERS, _NONE = "ABCD", "none"
 _AGAIN_ONE_IN = 20

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from glit.audit.judged import Judging
-from glit.audit.record import Claim
 from glit.backends.captioners import CAPTIONERS
 from glit.dataset.certificate import items_of
 from glit.dataset.reader import Dataset
@@ -18,6 +16,8 @@ from glit.planning.recipe import overridden_tables, read_tables
 from glit.recipes.config import build_dataclass
 from glit.recipes.toml_tables import naming_file
 from glit.stages.caption import CaptionConfig
+from glit.verdicts.judged import Judging
+from glit.verdicts.record import Claim
 
 _BACKENDS = ("endpoint", "vllm")
 

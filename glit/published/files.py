@@ -60,6 +60,12 @@ class AnnotatedImage:
     growing: bool = False
     """True if the captions are the beginnings of one caption, shortest first."""
 
+    licence: str = ""
+    """As the file states it; empty if it does not."""
+
+    address: str = ""
+    """Where the file says that the picture is published; empty if it does not."""
+
 
 def annotated(
     path: Path, captions: Iterable[str], segments: Iterable[Segment] = ()
@@ -71,6 +77,31 @@ def annotated(
         captions=tuple(caption for caption in stripped if caption),
         segments=tuple(segments),
     )
+
+
+def licence_names(values: dict[str, Any]) -> dict[Any, str]:
+    """Names of the licences that a file in COCO's layout lists, by their id."""
+    found = values.get("licenses")
+    listed = found if isinstance(found, list) else []
+    known = [each for each in listed if isinstance(each, dict) and _is_key(each.get("id"))]
+    return {each["id"]: str(each.get("name") or each.get("url") or each["id"]) for each in known}
+
+
+def stated_origin(entry: dict[str, Any], licences: dict[Any, str]) -> tuple[str, str]:
+    """The licence and the address of a picture that its entry states; empty texts for none.
+
+    >>> stated_origin({"license": 4, "coco_url": "http://x/1.jpg"}, {4: "CC BY 2.0"})
+    ('CC BY 2.0', 'http://x/1.jpg')
+    """
+    licence = entry.get("license")
+    known = licences.get(licence) if _is_key(licence) else None
+    address = entry.get("coco_url") or entry.get("url") or entry.get("flickr_url")
+    plain = str(licence) if _is_key(licence) else ""
+    return known or plain, address if isinstance(address, str) else ""
+
+
+def _is_key(value: Any) -> bool:
+    return isinstance(value, int | str)
 
 
 def chosen_parts(split: str | None, known: Iterable[str], *, default: str = "test") -> set[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from glit.data.frames import checked_size, stated_size
 from glit.data.rle import Runs, decode_rle, encode_rle, read_rle
 from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of
-from glit.published.files import json_array, load_json, no_parts
+from glit.published.files import json_array, licence_names, load_json, no_parts, stated_origin
 from glit.published.goal import published_place
 from glit.published.region_image import RegionImage, as_number
 from glit.published.xml_files import xml_entries
@@ -46,12 +46,13 @@ def coco_instances(
     boxes: dict[Any, list[tuple[int, dict[str, Any]]]] = {}
     for number, each in enumerate(values["annotations"], start=1):
         boxes.setdefault(_id(each, "image_id"), []).append((number, each))
-    folder = images or annotations.parent
+    folder, licences = images or annotations.parent, licence_names(values)
     for number, entry in enumerate(values["images"], start=1):
         image = RegionImage(path=folder, where=f"images, entry {number}", shares=False)
         with image.whole():
             image.path = published_place(coco_file_name(entry), folder)
             image.stated = stated_size(entry)
+            image.licence, image.address = stated_origin(entry, licences)
             for at, each in boxes.pop(_id(entry, "id"), ()):
                 with image.record(f"annotation {at}"):
                     _add_instance(image, each, labels)

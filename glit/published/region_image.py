@@ -47,6 +47,10 @@ class RegionImage:
     """Why the image has to be left out; empty for a good one."""
     left_out: list[str] = field(default_factory=list)
     """Faults of those of its regions that cannot be right."""
+    licence: str = ""
+    """As the file states it; empty if it does not."""
+    address: str = ""
+    """Where the file says that the picture is published; empty if it does not."""
 
     def say(self, text: str) -> Callable[[int, int], Span]:
         """Add a text to the caption; returns what makes its spans those of the caption.

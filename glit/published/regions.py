@@ -17,9 +17,11 @@ from glit.published.files import (
     chosen_parts,
     json_array,
     json_lines,
+    licence_names,
     load_json,
     no_parts,
     plain_pickle,
+    stated_origin,
 )
 from glit.published.region_image import RegionImage
 from glit.published.xml_files import element_text, xml_root
@@ -83,7 +85,16 @@ def grit(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     for file in files:
         with BoundedParquet(file) as table:
             sizes = (*_GRIT_SIZE, "width", "height")
-            names = {"key", "file_name", "caption", "noun_chunks", "ref_exps", *sizes}
+            names = {
+                "key",
+                "file_name",
+                "caption",
+                "noun_chunks",
+                "ref_exps",
+                *sizes,
+                "url",
+                "license",
+            }
             columns = [name for name in table.schema_arrow.names if name in names]
             number = 0
             for batch in table.iter_batches(4096, columns=columns):
@@ -100,7 +111,8 @@ _GRIT_SIZE = ("original_width", "original_height")
 def _grit_row(row: dict[str, Any], folder: Path, where: str) -> RegionImage:
     path = folder / (row.get("file_name") or f"{row['key'][:5]}/{row['key']}.jpg")
     stated = stated_size(row, *_GRIT_SIZE) or stated_size(row)
-    image = RegionImage(path=path, where=where, stated=stated)
+    licence, address = stated_origin(row, {})
+    image = RegionImage(path=path, where=where, stated=stated, licence=licence, address=address)
     span = image.say(row["caption"] or "")
     for start, end, *box, score in [*row["noun_chunks"], *row["ref_exps"]]:
         with image.region():
@@ -127,6 +139,7 @@ def odvg(annotations: Path, images: Path | None, split: str | None) -> Iterator[
             shares=False,
             stated=stated_size(line),
         )
+        image.licence, image.address = stated_origin(line, {})
         _read_odvg(image, line)
         yield image
 
@@ -185,12 +198,13 @@ def mdetr(annotations: Path, images: Path | None, split: str | None) -> Iterator
     boxes: dict[Any, list[dict[str, Any]]] = {}
     for each in values["annotations"]:
         boxes.setdefault(each["image_id"], []).append(each)
-    found: dict[Path, RegionImage] = {}
+    licences, found = licence_names(values), dict[Path, RegionImage]()
     for number, entry in enumerate(values["images"], start=1):
         path = folder / entry["file_name"]
         own = RegionImage(
             path=path, where=f"images, entry {number}", shares=False, stated=stated_size(entry)
         )
+        own.licence, own.address = stated_origin(entry, licences)
         image = found.setdefault(path, own)
         if image.stated != own.stated:
             image.fault = f"states another size than {own.where}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from glit.published.files import (
     AnnotatedImage,
     annotated,
     chosen_parts,
+    licence_names,
     load_json,
     no_parts,
+    stated_origin,
 )
 
 
@@ -28,8 +31,11 @@ def coco(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     captions: dict[int, list[str]] = {}
     for entry in values["annotations"]:
         captions.setdefault(entry["image_id"], []).append(entry["caption"])
+    licences = licence_names(values)
     for entry in values["images"]:
-        yield annotated(folder / entry["file_name"], captions.get(entry["id"], []))
+        found = annotated(folder / entry["file_name"], captions.get(entry["id"], []))
+        licence, address = stated_origin(entry, licences)
+        yield replace(found, licence=licence, address=address)
 
 
 def flickr30k(

@@ -22,6 +22,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "heif": ("pillow_heif",),
     "jxl": ("pillow_jxl",),
     "c2pa": ("c2pa",),
+    "attach": ("cv2",),
     "lora": ("peft",),
     "s3": ("s3fs",),
     "gs": ("gcsfs",),

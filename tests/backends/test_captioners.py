@@ -18,7 +18,6 @@ import pytest
 from building import run_build, tiny_clip
 from chat_server import Server, ok
 
-from glit.audit.judged import read_judged
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import RawCaption
 from glit.data.records import DropError
@@ -28,6 +27,7 @@ from glit.images import decode
 from glit.models.weights import resolve
 from glit.recipes.resources import mini_model
 from glit.stages.caption import CaptionConfig
+from glit.verdicts.judged import read_judged
 
 KINDS = 'caption.kinds=["long","short"]'
 

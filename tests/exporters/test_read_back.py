@@ -256,7 +256,7 @@ def with_lism(scenes, tmp_path_factory):
 
 
 def test_every_format_is_read_back():
-    assert set(READERS) == set(EXPORTERS)
+    assert {*READERS, "annotations"} == set(EXPORTERS), "attaching/test_attach.py reads that"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

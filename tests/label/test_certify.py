@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 import glit
-from glit.audit.record import Said, append, read_audit
 from glit.dataset.certificate import items_of
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, InputError
@@ -21,6 +20,7 @@ from glit.label.audit_server import AuditQuestions
 from glit.label.server import LabelSite
 from glit.runtime.local_server import address_of, loopback_server
 from glit.scenes import write_scenes
+from glit.verdicts.record import Said, append, read_audit
 from tools.measure.judged_pairs import judged
 
 

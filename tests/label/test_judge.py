@@ -13,11 +13,11 @@ from chat_server import Server, ok
 from PIL import Image
 
 import glit
-from glit.audit.judged import read_judged
-from glit.audit.record import Said, append, read_audit
 from glit.dataset.certificate import items_of
 from glit.errors import InputError, RecipeError, RunError
 from glit.label.audit_server import AuditQuestions
+from glit.verdicts.judged import read_judged
+from glit.verdicts.record import Said, append, read_audit
 
 
 class Witness(Server):

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from glit.audit.bets import log_wealth
-from glit.audit.claims import bounds, exact_at_most
-from glit.audit.draw import Population, mixed, uncertainty, weights
+from glit.verdicts.bets import log_wealth
+from glit.verdicts.claims import bounds, exact_at_most
+from glit.verdicts.draw import Population, mixed, uncertainty, weights
 
 ITEMS, AUDITS, ALPHA, ERROR, POWER = 20_000, 1000, 0.05, 0.05, 0.9
 _SHOWN = 0.03

@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from glit.audit import lines
-from glit.audit.record import AuditVerdict, Kind, Name, Said
 from glit.errors import InputError
+from glit.verdicts import lines
+from glit.verdicts.record import AuditVerdict, Kind, Name, Said
 
 JUDGED = lines.FileFormat(name="glit-judged", version=1, largest=1 << 30, what="what a judge said")
 _FEWEST = 40

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from glit.audit.bets import log_wealth
-from glit.audit.draw import Population
 from glit.plain import limited
+from glit.verdicts.bets import log_wealth
+from glit.verdicts.draw import Population
 
 MOST_VERDICTS = 20_000
 """The largest number of verdicts that a plan proposes."""

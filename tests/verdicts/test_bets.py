@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from glit.audit.agreement import cohens_kappa
-from glit.audit.bets import log_wealth
-from glit.audit.claims import (
+from glit.verdicts.agreement import cohens_kappa
+from glit.verdicts.bets import log_wealth
+from glit.verdicts.claims import (
     bounds,
     exact_at_most,
     growing_parts,
     largest_part,
     needed,
 )
-from glit.audit.draw import Population
+from glit.verdicts.draw import Population
 from tools.measure.audits import drawn, population, proved_after
 
 AUDITS = 400

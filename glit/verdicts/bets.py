@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from glit.audit.draw import Population
+from glit.verdicts.draw import Population
 
 _TOWARDS_DEADLINE = 0.8
 _FRACTIONS = np.array([0.03, 0.06, 0.1, 0.15, 0.22, 0.3, 0.4, 0.52, 0.66, 0.8, 0.92, 1.0])

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from glit.audit.claims import Part
-from glit.audit.record import AuditPlan, Claim, Said, append, begin, is_audit, read_audit
 from glit.errors import InputError
+from glit.verdicts.claims import Part
+from glit.verdicts.record import AuditPlan, Claim, Said, append, begin, is_audit, read_audit
 
 ID = "ab" * 32
 

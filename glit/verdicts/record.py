@@ -12,11 +12,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Literal, get_args
 
-from glit.audit import lines
-from glit.audit.agreement import cohens_kappa
-from glit.audit.claims import Part
 from glit.errors import InputError, cut
 from glit.plain import MisfitError, limited
+from glit.verdicts import lines
+from glit.verdicts.agreement import cohens_kappa
+from glit.verdicts.claims import Part
 
 _FILE = lines.FileFormat(
     name="glit-audit", version=1, largest=1 << 28, what="the record of an audit"
@@ -73,7 +73,7 @@ class AuditPlan:
     parts: tuple[Part, ...]
     """The parts that are tested, growing; one with everything if the claim is of all items."""
     typical: float = limited(least=0, most=1)
-    """Mean uncertainty of the items; see :func:`glit.audit.draw.weights`."""
+    """Mean uncertainty of the items; see :func:`glit.verdicts.draw.weights`."""
     verdicts: int = limited(least=1)
     """Number of verdicts that are planned."""
     expected: int | None = limited(default=None, least=1)

@@ -1,0 +1,195 @@
+"""A user's picture files, looked at once: hashes, and what they are looked up by.
+
+The files are listed and cut into parts; each part is one Parquet table in the work folder, named
+after the files' names, sizes and times, so a stopped run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Container, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from glit.attaching.align import Looks, looks_of
+from glit.attaching.features import Features, find_features
+from glit.attaching.pictures import pixels_sha256
+from glit.attaching.search import BYTES, Described, hashes, signatures
+from glit.errors import InputError, StorageError, first_line
+from glit.images import ImageError, decode
+from glit.inputs.files import ImageFiles
+from glit.inputs.source import entries, find_source
+from glit.runtime.cores import usable_cores
+from glit.runtime.prefetch import batched, map_ahead
+from glit.storage.checksummed_parquet import SealError, read_sealed, write_sealed
+
+if TYPE_CHECKING:
+    from glit.images import Pixels
+    from glit.runtime.progress import StageProgress
+
+_VERSION = 1
+"""Of what is computed of a file."""
+_FILES_A_PART = 256
+_SCHEMA = pa.schema(
+    [
+        ("source", pa.int32()),
+        ("path", pa.string()),
+        ("sha256", pa.string()),
+        ("pixels_sha256", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("hashes", pa.binary()),
+        ("signatures", pa.binary()),
+        ("fault", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserFile:
+    """A picture file of the user's."""
+
+    source: int
+    """Number of the folder that it was found in."""
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Part:
+    """Some of the user's files, as a table of the index."""
+
+    name: str
+    table: pa.Table
+
+
+class UserPictures:
+    """The picture files in a user's folders, tars or tables.
+
+    Args:
+        sources: what ``glit build`` takes as images.
+
+    Raises:
+        InputError: one of them does not exist.
+    """
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        self._sources = [find_source(each) for each in sources]
+        self._files = [ImageFiles(each.root) for each in self._sources]
+
+    def read(self, file: UserFile) -> bytes:
+        """Return a file's bytes.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return self._files[file.source].read(file.path)
+
+    def place(self, file: UserFile) -> str:
+        """Return the path that a dataset names: relative, with the folder's number if there are
+        several."""
+        return file.path if len(self._sources) == 1 else f"{file.source}/{file.path}"
+
+    def parts(
+        self, work: Path, wanted: Container[str], wanted_pixels: Container[str], key: str,
+        progress: StageProgress,
+    ) -> Iterator[Part]:  # fmt: skip
+        """Look at all files, in order; what was looked at before is read.
+
+        Args:
+            work: folder of the tables.
+            wanted: hashes of files that need no further look.
+            wanted_pixels: hashes of pixels that need none.
+            key: of what is wanted.
+            progress: counts the files.
+        """
+        listed = [
+            (number, entry.path, entry.size, entry.stamp)
+            for number, source in enumerate(self._sources)
+            for entry in sorted(entries(source), key=lambda each: each.path)
+            if entry.role == 0 and _can_be_named(entry.path)
+        ]
+        if not listed:
+            raise InputError("--images: no picture files there")
+        progress.begin("look at pictures", total=len(listed), done=0, drops=False)
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            for some in batched(listed, _FILES_A_PART):
+                said = json.dumps([_VERSION, key, some])
+                name = f"files-{hashlib.sha256(said.encode()).hexdigest()[:24]}.parquet"
+                table = read_whole(work / name)
+                if table is None:
+                    found = map_ahead(
+                        pool, lambda each: self._look(each, wanted, wanted_pixels), some,
+                        most=2 * usable_cores(),
+                    )  # fmt: skip
+                    table = pa.Table.from_pylist(list(found), schema=_SCHEMA)
+                    write_whole(table, work / name)
+                progress.advance(len(some))
+                yield Part(name=name, table=table)
+
+    def _look(
+        self, listed: tuple[int, str, int, str], wanted: Container[str],
+        wanted_pixels: Container[str],
+    ) -> dict[str, Any]:  # fmt: skip
+        source, path, *_ = listed
+        row: dict[str, Any] = {"source": source, "path": path}
+        try:
+            data = self.read(UserFile(source=source, path=path))
+            row["sha256"] = hashlib.sha256(data).hexdigest()
+            if row["sha256"] in wanted:
+                return row
+            pixels = decode(data)
+        except (OSError, ImageError, StorageError) as error:
+            return {**row, "fault": first_line(error)}
+        row |= {"width": pixels.shape[1], "height": pixels.shape[0]}
+        row["pixels_sha256"] = pixels_sha256(pixels)
+        if row["pixels_sha256"] in wanted_pixels:
+            return row
+        looks, mirrored = looks_both_ways(pixels)
+        return {
+            **row,
+            "hashes": hashes(looks.pixels).tobytes(),
+            "signatures": np.concatenate(
+                [signatures(looks.features), signatures(mirrored)]
+            ).tobytes(),
+        }
+
+
+def looks_both_ways(pixels: Pixels) -> tuple[Looks, Features]:
+    """Return a user's picture as it is compared, and the features of it mirrored."""
+    looks = looks_of(pixels)
+    return looks, find_features(np.ascontiguousarray(looks.pixels[:, ::-1]))
+
+
+def described(row: dict[str, Any]) -> Described:
+    """Return what a file is looked up by, of a row of the index."""
+    signed = np.frombuffer(row["signatures"] or b"", np.uint8).reshape(-1, BYTES)
+    return Described(hashes=np.frombuffer(row["hashes"] or b"", np.uint64), signatures=signed)
+
+
+def write_whole(table: pa.Table, path: Path) -> None:
+    """Write a table with a digest: one that exists is complete."""
+    temporary = path.with_suffix(".tmp")
+    write_sealed(table, temporary)
+    temporary.replace(path)
+
+
+def read_whole(path: Path) -> pa.Table | None:
+    """Return a table that :func:`write_whole` wrote; None if there is none that is whole."""
+    try:
+        return read_sealed(path.read_bytes()).read()
+    except (OSError, SealError, pa.ArrowException):
+        return None
+
+
+def _can_be_named(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,200 @@
+"""Find out the format of a published file or folder from its content."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from glit.backends.region_files import BOXES
+from glit.data.bounded_parquet import BoundedParquet
+from glit.errors import InputError, closest
+from glit.inputs.table import TableShard
+from glit.inputs.user_captions import KIND_SUFFIX, TEXT_KEYS
+from glit.inputs.user_tables import PATH_KEYS
+from glit.published import FORMATS, imported
+from glit.published.files import json_array
+
+OTHERS = ("captions", "regions", "images")
+"""Formats of a user's own files: captions, regions, and images in folders or shards."""
+_HEAD = 1 << 16
+_METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
+"""Names of the file that an image folder of the library ``datasets`` has."""
+_MOST_FILES = 10_000
+
+
+def known_formats() -> list[str]:
+    """The values of ``--format``."""
+    return ["glit", *imported(), *OTHERS]
+
+
+def format_of(path: Path, given: str | None) -> tuple[str, Path]:
+    """The format of a file or folder, and the file to read.
+
+    Args:
+        path: the file or folder.
+        given: the format that the user names; None finds it out.
+
+    Raises:
+        InputError: there is no such file or format, or the content tells none.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder")
+    _check_regular(path)
+    if given is not None:
+        if given not in known_formats():
+            raise InputError(f"--format {given}: no such format; {closest(given, known_formats())}")
+        return given, path
+    if path.is_dir():
+        metadata = next((path / n for n in _METADATA if (path / n).is_file()), None)
+        return ("captions", metadata) if metadata else (_of_folder(path), path)
+    try:
+        found = _of_file(path)
+    except (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException) as error:
+        raise InputError(
+            f"{path}: its format cannot be told ({type(error).__name__}: {str(error)[:120]}); name "
+            f"it with --format: {', '.join(known_formats())}"
+        ) from error
+    if not found:
+        raise InputError(
+            f"{path}: its format cannot be told; name it with --format: "
+            f"{', '.join(known_formats())}"
+        )
+    return found, path
+
+
+def _check_regular(path: Path) -> None:
+    """Refuse pipes and devices, which would be waited for."""
+    inside = islice(path.iterdir(), _MOST_FILES) if path.is_dir() else [path]
+    for each in inside:
+        try:
+            mode = each.stat().st_mode
+        except OSError:
+            continue
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise InputError(f"{each}: no regular file")
+
+
+def _of_folder(path: Path) -> str:
+    if (path / "Annotations").is_dir() and (path / "Sentences").is_dir():
+        return "flickr30k-entities"
+    if (path / "splits.json").is_file() and (path / "annotations").is_dir():
+        return "dci"
+    if (path / "caption").is_dir() and (path / "image").is_dir():
+        return "urban1k"
+    if (path / "IIW-400").is_dir() or (path / "DOCCI_Test").is_dir():
+        return "iiw"
+    for pattern in ("*.parquet", "*.json", "*.jsonl", "*.csv"):
+        file = next(iter(sorted(path.glob(pattern))), None)
+        try:
+            found = _of_file(file) if file else ""
+        except (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException):
+            continue
+        is_table = found in ("captions", "regions") and _is_table(path, file)
+        if found in ("grit", "finehard") or is_table:
+            return found
+    return "images"
+
+
+def _is_table(folder: Path, file: Path | None) -> bool:
+    """Return whether a folder holds only the parts of a table, as Spark writes them."""
+    names = [each for each in folder.iterdir() if not each.name.startswith((".", "_"))]
+    return file is not None and all(each.suffix == file.suffix for each in names)
+
+
+def _of_file(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix == ".tar":
+        return "images"
+    if suffix == ".p":
+        return "refcoco"
+    if suffix == ".token":
+        return "flickr30k"
+    if suffix == ".parquet":
+        known = _of_keys(set(BoundedParquet(path).schema_arrow.names))
+        if known in ("grit", "regions"):
+            return known
+        table = TableShard(str(path), path.name, size=path.stat().st_size)
+        return "images" if table.has_images else known
+    if suffix in (".csv", ".tsv"):
+        with path.open(encoding="utf-8-sig") as file:
+            first = file.readline(_HEAD)
+        return _of_keys(set(re.split(r"[,;\t]", first.strip().replace('"', ""))))
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        head = file.read(_HEAD)
+    if suffix in (".jsonl", ".jsonlines", ".ndjson") or re.match(r"\s*\{.*\}\s*\n\s*\{", head):
+        return _of_keys(set(json.loads(_first_line(path))))
+    if head.lstrip().startswith("["):
+        return _of_entry(next(_entries(path)))
+    return _of_layout(path, head)
+
+
+def _first_line(path: Path) -> str:
+    with path.open(encoding="utf-8-sig") as file:
+        return next((line for line in islice(file, 1000) if line.strip()), "")
+
+
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
+    yield from json_array(path)
+
+
+def _of_entry(entry: dict[str, Any]) -> str:
+    """The format of an array of such entries."""
+    keys = set(entry)
+    if "f_path" in keys:
+        return "finehard"
+    if "regions" in keys and keys & {"id", "image_id"}:
+        return "visual-genome"
+    if {"conversations", "image"} <= keys:
+        return "sharegpt4v"
+    if keys & {"original_filename", "filename"} and keys & {"original_caption", "caption"}:
+        return "goal-train"
+    return ""
+
+
+def _of_layout(path: Path, head: str) -> str:
+    """The format of one JSON object, as COCO has it, by its first and last characters."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _HEAD))
+        text = head + file.read().decode("utf-8", "replace")
+    keys = set(re.findall(r'"(\w+)"\s*:', text))
+    if not keys & {"images", "file_name"}:
+        return ""
+    if {"sentences", "raw"} <= keys:
+        return "coco" if '"coco"' in text or "filepath" in keys else "flickr30k"
+    if "tokens_positive" in keys:
+        return "mdetr"
+    if "bbox" in keys:
+        return "regions"
+    return "coco" if "caption" in keys else ""
+
+
+_BY_KEYS = (
+    ({"noun_chunks", "caption"}, "grit"),
+    ({"filename", "grounding"}, "odvg"),
+    ({"filename", "detection"}, "odvg"),
+    ({"image_file", "description"}, "docci"),
+    ({"image_id", "dataset_id", "caption"}, "localized-narratives"),
+    ({"img_path", "caption"}, "himo-docci"),
+    ({"image/key"}, "iiw"),
+    ({"IIW"}, "iiw"),
+)
+
+
+def _of_keys(keys: set[str]) -> str:
+    """The format of rows with these keys."""
+    for wanted, name in _BY_KEYS:
+        if wanted <= keys:
+            assert name in FORMATS
+            return name
+    if keys & {*PATH_KEYS} and keys & {*BOXES}:
+        return "regions"
+    texts = keys & {*TEXT_KEYS} or any(key.endswith(KIND_SUFFIX) for key in keys)
+    holds_paths = keys & ({*PATH_KEYS} - {"image"}) or ("image" in keys and "bytes" not in keys)
+    return "captions" if texts and holds_paths else "images" if "image" in keys else ""

@@ -1,0 +1,63 @@
+"""Check image files: whether they are there, sound, large enough, and in a test set."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from glit.data.resemblance import Thumbnail, thumbnail
+from glit.errors import StorageError, first_line
+from glit.images import ImageError, decode, picture_frame
+from glit.inspection.boxes import PictureSize
+from glit.inspection.items import Item
+
+LEAST_SIDE = 32
+"""Pixels; a side of fewer shows a model next to nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureCheck:
+    """What was seen of an image file."""
+
+    faults: tuple[tuple[str, str], ...] = ()
+    missing: bool = False
+    size: PictureSize | None = None
+    sha256: str = ""
+    thumbnail: Thumbnail | None = None
+    """To compare with those of a test set; None if nobody asks."""
+
+
+def check_picture(item: Item, *, compare: bool) -> PictureCheck | None:
+    """Read and decode an item's picture; None if none may be read.
+
+    Args:
+        item: the image.
+        compare: make a thumbnail, for a test set.
+
+    Raises:
+        StorageError: a store cannot be reached.
+    """
+    if item.picture is None:
+        return None
+    try:
+        data = item.picture()
+    except FileNotFoundError:
+        return PictureCheck(missing=True)
+    except StorageError:
+        raise
+    except (OSError, ValueError) as error:
+        return PictureCheck(faults=(("picture-damaged", f"cannot be read: {first_line(error)}"),))
+    try:
+        pixels = decode(data)
+        orientation = picture_frame(data)[2]
+    except ImageError as error:
+        code = "picture-format" if error.reason == "unsupported_format" else "picture-damaged"
+        return PictureCheck(faults=((code, str(error)),))
+    height, width = pixels.shape[:2]
+    small = f"{width}x{height} pixels"
+    return PictureCheck(
+        faults=(("picture-small", small),) if min(width, height) < LEAST_SIDE else (),
+        size=PictureSize(width=width, height=height, orientation=orientation),
+        sha256=hashlib.sha256(data).hexdigest() if compare else "",
+        thumbnail=thumbnail(pixels) if compare else None,
+    )

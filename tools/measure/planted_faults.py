@@ -1,0 +1,544 @@
+"""Plant faults of each kind in files of each format, and count how many of them an audit finds.
+
+python -m tools.measure.planted_faults DATASET [KIND or PLANTED ...]
+
+DATASET is a clean one with regions, such as of ``glit scenes``. Printed are, by kind and format, at
+rates of 1 % and 10 % of the images: recall, the share of planted images that are found; precision,
+the share of found images that were planted; and images that are claimed to have other faults.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import random
+import shutil
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from glit import open_dataset
+from glit.curate.references import Wanted, open_list
+from glit.dataset.reader import Dataset
+from glit.inspection.findings import Tally
+from glit.inspection.inspect import inspect
+from glit.inspection.sources import open_source
+from glit.runtime.progress import null_progress
+from tools.measure.caption_checks import FOREIGN
+from tools.measure.console import ended, say
+
+RATES = (0.01, 0.1)
+FORMATS = ("glit", "captions", "coco", "regions", "mdetr", "odvg", "grit", "finehard",
+           "visual-genome", "images")  # fmt: skip
+_WITH_TEXTS = ("glit", "captions", "coco", "mdetr", "odvg", "grit", "finehard", "images")
+_WITH_BOXES = ("glit", "regions", "mdetr", "odvg", "grit", "finehard", "visual-genome")
+_IN_PIXELS = ("glit", "regions", "mdetr", "odvg", "visual-genome")
+_WITH_SIZES = ("glit", "regions", "mdetr", "odvg")
+_WITH_NAMES = tuple(name for name in FORMATS if name != "images")
+_SOME = ("glit", "mdetr", "odvg")
+_OF_OTHERS = tuple(name for name in _WITH_NAMES if name != "glit")
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """An image with what formats say of it."""
+
+    name: str
+    width: int
+    height: int
+    caption: str
+    row: int
+    """In the dataset."""
+    phrases: list[list[Any]]
+    """Start, end and words of each; one for each box."""
+    boxes: list[list[float]]
+    """xyxy in pixels."""
+    mixed: bool = False
+    """True if corners are written as corner and size, or the other way round."""
+    picture: bytes | None = b""
+    """Bytes of a changed picture; empty for the dataset's, None for none."""
+    tokens: int = 0
+    """By how much the token spans are shifted."""
+    shares: dict[str, float] = field(default_factory=dict)
+
+
+Plant = Callable[[Entry, random.Random, list[Entry]], None]
+"""Plants a fault in an image; of other images, which are not planted, it may take some away."""
+
+
+def plant_outside(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    box = rng.choice(entry.boxes)
+    box[2] += entry.width
+
+
+def plant_empty(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    box = rng.choice(entry.boxes)
+    box[2] = box[0]
+
+
+def plant_shares(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    sides = (entry.width, entry.height, entry.width, entry.height)
+    entry.boxes = [[e / s for e, s in zip(b, sides, strict=True)] for b in entry.boxes]
+
+
+def plant_thousandths(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    sides = (entry.width, entry.height, entry.width, entry.height)
+    entry.boxes = [[round(1000 * e / s) for e, s in zip(b, sides, strict=True)]
+                   for b in entry.boxes]  # fmt: skip
+
+
+def plant_pixels(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    entry.shares = {"width": 1, "height": 1}
+
+
+def plant_corners(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    entry.mixed = True
+
+
+def few(number: int, plant: Plant) -> Plant:
+    """The same fault in an image of a few boxes."""
+
+    def plant_few(entry: Entry, rng: random.Random, others: list[Entry]) -> None:
+        entry.boxes, entry.phrases = entry.boxes[:number], entry.phrases[:number]
+        plant(entry, rng, others)
+
+    return plant_few
+
+
+def plant_slightly_outside(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    box = rng.choice(entry.boxes)
+    box[2], box[3] = entry.width * 1.02, max(box[3], box[1] + 1)
+
+
+def plant_cut_word(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    rng.choice(entry.phrases)[1] -= 3
+
+
+def plant_near_by_twentieths(entry: Entry, rng: random.Random, others: list[Entry]) -> None:
+    words = others.pop(rng.randrange(len(others))).caption.split()
+    words[5::20] = [f"zeppelin{n}" for n, _ in enumerate(words[5::20])]
+    entry.caption, entry.phrases = " ".join(words), []
+
+
+def plant_shifted_span(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    phrase = rng.choice(entry.phrases)
+    phrase[0], phrase[1] = max(phrase[0] - 2, 0) or 2, phrase[1] - 2
+
+
+def plant_span_beyond(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    phrase = rng.choice(entry.phrases)
+    phrase[0], phrase[1] = phrase[0] + len(entry.caption), phrase[1] + len(entry.caption)
+
+
+def plant_other_words(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    rng.choice(entry.phrases)[2] = "a purple zeppelin above the harbour"
+
+
+def plant_words_alone(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    phrase = rng.choice(entry.phrases)
+    phrase[:] = [0, 0, "a purple zeppelin above the harbour"]
+
+
+def plant_tokens(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    entry.tokens = 1
+
+
+def plant_size(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    entry.width, entry.height = 2 * entry.width, 2 * entry.height
+    entry.boxes = [[2 * edge for edge in box] for box in entry.boxes]
+
+
+def plant_shape(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    entry.width *= 2
+
+
+def plant_empty_caption(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    entry.caption, entry.phrases = "", []
+
+
+def plant_refusal(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    text = f"I'm sorry, but I cannot help with picture {entry.row}."
+    entry.caption, entry.phrases = text, []
+
+
+def plant_loop(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    entry.caption, entry.phrases = f"{entry.caption} {'a red cup and ' * 12}", []
+
+
+def plant_language(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    words = " ".join(rng.choice(list(FOREIGN.values()))[0])
+    entry.caption, entry.phrases = f"{words} {entry.row}.", []
+
+
+def plant_repeat(entry: Entry, rng: random.Random, others: list[Entry]) -> None:
+    entry.caption, entry.phrases = others.pop(rng.randrange(len(others))).caption, []
+
+
+def plant_near(entry: Entry, rng: random.Random, others: list[Entry]) -> None:
+    words = others.pop(rng.randrange(len(others))).caption.split()
+    words[len(words) // 2] = "zeppelin"
+    entry.caption, entry.phrases = " ".join(words), []
+
+
+def plant_outer_name(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    entry.name = rng.choice(["../{}", "/etc/{}", "a\u0007{}"]).format(entry.name)
+
+
+def plant_reserved_name(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    entry.name = f"{rng.choice(['con', 'a:b', 'aux'])}.{entry.name}"
+
+
+def plant_missing(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+    entry.picture = None
+
+
+def changed(
+    change: Callable[[bytes], bytes],
+) -> Callable[[Entry, random.Random, list[Entry]], None]:
+    def plant(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
+        assert entry.picture is not None
+        entry.picture = change(PICTURES[entry.row])
+
+    return plant
+
+
+def _flipped(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 255]) + data[middle + 1 :]
+
+
+def _small(data: bytes) -> bytes:
+    made = io.BytesIO()
+    Image.open(io.BytesIO(data)).resize((16, 16)).save(made, "PNG")
+    return made.getvalue()
+
+
+PICTURES: list[bytes] = []
+"""Of the dataset's rows."""
+PLANTS: tuple[tuple[str, str, Plant, tuple[str, ...]], ...] = (
+    ("span-words", "span 2 to the left", plant_shifted_span, ("glit", "odvg")),
+    ("span-words", "span behind the caption", plant_span_beyond, ("glit", "mdetr", "odvg", "grit")),
+    ("span-in-word", "span 2 to the left", plant_shifted_span, ("mdetr", "grit")),
+    ("text-outside", "other words", plant_other_words, ("glit",)),
+    ("text-outside", "other words, no span", plant_words_alone, ("odvg",)),
+    ("token-span", "token span 1 to the right", plant_tokens, ("glit",)),
+    ("box-outside", "one box to the right", plant_outside, _WITH_BOXES),
+    ("box-empty", "one box without width", plant_empty, _WITH_BOXES),
+    ("box-units", "shares", plant_shares, _IN_PIXELS),
+    ("box-units", "thousandths", plant_thousandths, _IN_PIXELS),
+    ("box-units", "pixels", plant_pixels, ("grit", "finehard")),
+    ("box-corners", "other corners", plant_corners, _WITH_BOXES),
+    ("stated-size", "twice the size", plant_size, _WITH_SIZES),
+    ("stated-shape", "twice the width", plant_shape, _WITH_SIZES),
+    ("picture-missing", "no file", plant_missing, _OF_OTHERS),
+    ("picture-damaged", "half the file", changed(lambda d: d[: len(d) // 2]), FORMATS),
+    ("picture-format", "JPEG XL", changed(lambda d: b"\xff\x0a" + d), FORMATS),
+    ("picture-small", "16 x 16", changed(_small), FORMATS),
+    ("name-unsafe", "../, /etc, control", plant_outer_name, _WITH_NAMES),
+    ("name-unportable", "con, aux, colon", plant_reserved_name, _WITH_NAMES),
+    ("caption-empty", "no text", plant_empty_caption, ("glit", "captions", "coco", "images")),
+    ("caption-looping", "12 times", plant_loop, _WITH_TEXTS),
+    ("caption-refusal", "I cannot", plant_refusal, _WITH_TEXTS),
+    ("caption-language", "other language", plant_language, _WITH_TEXTS),
+    ("caption-repeated", "another's caption", plant_repeat, _WITH_TEXTS),
+    ("caption-near", "another's, one word changed", plant_near, _WITH_TEXTS),
+    ("caption-near", "another's, every 20th word changed", plant_near_by_twentieths, _SOME),
+    ("span-words", "3 letters cut off", plant_cut_word, ("glit", "odvg")),
+    ("box-outside", "one box 2 % over the edge", plant_slightly_outside, _SOME),
+    ("box-corners", "two boxes an image", few(2, plant_corners), _SOME),
+    ("box-corners", "one box an image", few(1, plant_corners), _SOME),
+    ("box-units", "shares, one box an image", few(1, plant_shares), _SOME),
+    ("box-units", "thousandths, one box an image", few(1, plant_thousandths), _SOME),
+    ("picture-damaged", "a byte changed", changed(_flipped), FORMATS[:2]),
+)  # fmt: skip
+"""Kind, what is planted, how, and in which formats."""
+
+
+def entries_of(dataset: Dataset) -> list[Entry]:
+    """The rows of a clean dataset."""
+    found = []
+    for number, row in enumerate(dataset):
+        local = {pair.sentence: pair.region for pair in row.pairs}
+        pairs = {region: sentence for sentence, region in sorted(local.items())}
+        chosen = [(row.sentences[s], row.regions[r].box.xyxy) for r, s in sorted(pairs.items())]
+        found.append(
+            Entry(
+                name=Path(row.source_path).name, width=row.width, height=row.height, row=number,
+                caption=row.caption.text, boxes=[list(box) for _, box in chosen],
+                phrases=[[s.char_start, s.char_end, s.text] for s, _ in chosen],
+            )
+        )  # fmt: skip
+        PICTURES.append(row.encoded())
+    return found
+
+
+def write_pictures(entries: list[Entry], folder: Path) -> None:
+    """Write the pictures, those with names that lead out left away."""
+    for each in entries:
+        place = folder / each.name
+        if each.picture is not None and place.resolve().is_relative_to(folder.resolve()):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(each.picture or PICTURES[each.row])
+
+
+def pairs_of(entry: Entry) -> list[tuple[list[float], list[Any] | None]]:
+    phrases = [*entry.phrases, *([None] * len(entry.boxes))]
+    return list(zip(entry.boxes, phrases, strict=False))
+
+
+def _wh(box: list[float], *, plain: bool = False) -> list[float]:
+    x0, y0, x1, y1 = box
+    return box if plain else [x0, y0, x1 - x0, y1 - y0]
+
+
+def _in_shares(entry: Entry, box: list[float]) -> list[float]:
+    width = entry.shares.get("width", entry.width)
+    height = entry.shares.get("height", entry.height)
+    made = [e / s for e, s in zip(box, (width, height, width, height), strict=True)]
+    return _wh(made, plain=not entry.mixed)
+
+
+def _lines(file: Path, rows: list[dict[str, Any]]) -> Path:
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return file
+
+
+def write_captions(entries: list[Entry], folder: Path) -> Path:
+    rows = [{"path": e.name, "caption": e.caption} for e in entries]
+    return _lines(folder / "captions.jsonl", rows)
+
+
+def write_coco(entries: list[Entry], folder: Path) -> Path:
+    images = [{"id": n, "file_name": e.name} for n, e in enumerate(entries)]
+    texts = [{"id": n, "image_id": n, "caption": e.caption} for n, e in enumerate(entries)]
+    file = folder / "captions.json"
+    file.write_text(json.dumps({"images": images, "annotations": texts}))
+    return file
+
+
+def write_regions(entries: list[Entry], folder: Path) -> Path:
+    rows = [
+        {"path": e.name, "box_xyxy": _wh(box, plain=not e.mixed), "width": e.width,
+         "height": e.height}
+        for e in entries for box in e.boxes
+    ]  # fmt: skip
+    return _lines(folder / "regions.jsonl", rows)
+
+
+def write_mdetr(entries: list[Entry], folder: Path) -> Path:
+    images = [{"id": n, "file_name": e.name, "caption": e.caption, "width": e.width,
+               "height": e.height} for n, e in enumerate(entries)]  # fmt: skip
+    boxes = [
+        {"image_id": n, "bbox": _wh(box, plain=e.mixed),
+         "tokens_positive": [phrase[:2]] if phrase else []}
+        for n, e in enumerate(entries) for box, phrase in pairs_of(e)
+    ]  # fmt: skip
+    file = folder / "mdetr.json"
+    file.write_text(json.dumps({"images": images, "annotations": boxes}))
+    return file
+
+
+def write_odvg(entries: list[Entry], folder: Path) -> Path:
+    rows = []
+    for e in entries:
+        grounded = [
+            {"bbox": _wh(box, plain=not e.mixed), "phrase": phrase[2],
+             "tokens_positive": [phrase[:2]] if phrase[1] else []}
+            for box, phrase in pairs_of(e) if phrase
+        ]  # fmt: skip
+        rows.append({"filename": e.name, "width": e.width, "height": e.height,
+                     "grounding": {"caption": e.caption, "regions": grounded}})  # fmt: skip
+    return _lines(folder / "odvg.jsonl", rows)
+
+
+def write_grit(entries: list[Entry], folder: Path) -> Path:
+    rows = [
+        {"key": f"{n:09}", "file_name": e.name, "caption": e.caption, "ref_exps": [],
+         "noun_chunks": [[*map(float, p[:2]), *_in_shares(e, b), 1.0] for b, p in pairs_of(e) if p]}
+        for n, e in enumerate(entries)
+    ]  # fmt: skip
+    lists = pa.list_(pa.list_(pa.float64()))
+    kinds = {"key": pa.string(), "file_name": pa.string(), "caption": pa.string(),
+             "ref_exps": lists, "noun_chunks": lists}  # fmt: skip
+    file = folder / "grit.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(kinds.items()))), file)
+    return file
+
+
+def write_finehard(entries: list[Entry], folder: Path) -> Path:
+    rows = [
+        {"f_path": e.name, "caption": e.caption, "bbox_info": [
+            {"bbox": _in_shares(e, b), "long_expr": p[2], "short_expr": p[2]}
+            for b, p in pairs_of(e) if p]}
+        for e in entries
+    ]  # fmt: skip
+    file = folder / "finehard.json"
+    file.write_text(json.dumps(rows))
+    return file
+
+
+def write_genome(entries: list[Entry], folder: Path) -> Path:
+    rows = []
+    for e in entries:
+        boxes = [_wh(b, plain=e.mixed) for b in e.boxes]
+        keys = ("x", "y", "width", "height")
+        regions = [{**dict(zip(keys, b, strict=True)), "phrase": f"thing {n} of {e.row}"}
+                   for n, b in enumerate(boxes)]  # fmt: skip
+        rows.append({"image_id": e.name.removesuffix(".jpg"), "regions": regions})
+    file = folder / "region_descriptions.json"
+    file.write_text(json.dumps(rows))
+    return file
+
+
+def write_images(entries: list[Entry], folder: Path) -> Path:
+    for each in entries:
+        (folder / "images" / each.name).with_suffix(".txt").write_text(each.caption)
+    return folder / "images"
+
+
+def write_dataset(entries: list[Entry], folder: Path, dataset: Dataset) -> Path:
+    """A copy of the dataset with changed rows; its manifest stays."""
+    shutil.copytree(dataset.path, folder / "dataset", ignore=shutil.ignore_patterns("work"))
+    clean = entries_of_cached(dataset)
+    for name, first in dataset.first_rows().items():
+        table = dataset.table(file=name)
+        rows = table.to_pylist()
+        for number, row in enumerate(rows, start=first):
+            if entries[number] != clean[number]:
+                _change_row(row, entries[number], clean[number])
+        made = pa.Table.from_pylist(rows, schema=table.schema)
+        pq.write_table(made, folder / "dataset" / name, row_group_size=100)
+    return folder / "dataset"
+
+
+def _change_row(row: dict[str, Any], entry: Entry, before: Entry) -> None:
+    row["source_path"], row["width"], row["height"] = entry.name, entry.width, entry.height
+    row["image"]["bytes"] = entry.picture or row["image"]["bytes"]
+    if entry.caption != before.caption:
+        row["caption"], row["sentences"] = entry.caption, []
+    if entry.boxes != before.boxes or entry.mixed:
+        boxes = [_wh(box, plain=not entry.mixed) for box in entry.boxes]
+        row["regions"] = [
+            {**row["regions"][0], **dict(zip(("x0", "y0", "x1", "y1"), box, strict=True))}
+            for box in boxes
+        ]
+    changed = {tuple(old): new for old, new in zip(before.phrases, entry.phrases, strict=False)}
+    for sentence in row["sentences"]:
+        key = (sentence["char_start"], sentence["char_end"], sentence["text"])
+        start, end, text = changed.get(key, key)
+        sentence |= {"char_start": start, "char_end": end, "text": text}
+        sentence["token_start"] += entry.tokens
+        sentence["token_end"] += entry.tokens
+
+
+_CLEAN: list[Entry] = []
+
+
+def entries_of_cached(dataset: Dataset) -> list[Entry]:
+    """The rows, read once."""
+    if not _CLEAN:
+        _CLEAN.extend(entries_of(dataset))
+    return _CLEAN
+
+
+WRITERS: dict[str, Callable[[list[Entry], Path], Path]] = {
+    "captions": write_captions, "coco": write_coco, "regions": write_regions,
+    "mdetr": write_mdetr, "odvg": write_odvg, "grit": write_grit, "finehard": write_finehard,
+    "visual-genome": write_genome, "images": write_images,
+}  # fmt: skip
+
+
+def found_in(what: Path, images: Path | None, test_set: Path | None = None) -> dict[str, set[str]]:
+    """Names of the images at fault, by kind."""
+    found: dict[str, set[str]] = defaultdict(set)
+    source = open_source(str(what), form=None, images=str(images or ""), split=None)
+    listed = None
+    if test_set is not None:
+        listed = open_list(Wanted(images=str(test_set)), null_progress())
+    inspect(
+        source, null_progress(), images=str(images or ""), test_set=listed,
+        tally=Tally(listener=lambda code, name: found[code].add(name)),
+    )  # fmt: skip
+    return found
+
+
+def measured(
+    dataset: Dataset, form: str, code: str, plant: Plant, rate: float
+) -> tuple[int, int, int, int]:
+    """Numbers of images: planted, found, rightly found, and with other faults."""
+    clean = entries_of_cached(dataset)
+    rng = random.Random(f"{form} {code} {rate}")
+    entries = copy.deepcopy(clean)
+    chosen = rng.sample(range(len(entries)), max(1, round(rate * len(entries))))
+    names: set[str] = set()
+    others = [each for number, each in enumerate(clean) if number not in chosen]
+    left = list(others)
+    for number in chosen:
+        plant(entries[number], rng, left)
+        names.add(entries[number].name)
+    if code in ("caption-repeated", "caption-near"):
+        names |= {each.name for each in others if each not in left}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        (folder / "images").mkdir()
+        if form == "glit":
+            what, images = write_dataset(entries, folder, dataset), None
+        else:
+            for each in entries if form == "visual-genome" else ():
+                each.name = f"{each.name.removesuffix('.png')}.jpg"
+            write_pictures(entries, folder / "images")
+            what = WRITERS[form](entries, folder)
+            images = None if form == "images" else folder / "images"
+        found = found_in(what, images)
+    names = {_plain(name) for name in names}
+    here = {_plain(name) for name in found.pop(code, set())}
+    effects = _EFFECTS.get(code, ())
+    other = {name for kind, at_fault in found.items() for name in at_fault if kind not in effects}
+    return len(names), len(here), len(names & here), len(other)
+
+
+_EFFECTS = {
+    "name-unsafe": ("picture-missing",), "name-unportable": ("picture-missing",),
+    "picture-small": ("stated-size", "box-outside"),
+    "span-words": ("token-span",), "caption-language": ("caption-near",),
+    "caption-refusal": ("caption-near",),
+}  # fmt: skip
+"""True consequences of what is planted, which are no other claims."""
+
+
+def _plain(name: str) -> str:
+    """A name without folders and suffix, which some formats change."""
+    return PurePosixPath(name).stem
+
+
+def main() -> None:
+    """Print the table."""
+    if len(sys.argv) < 2:
+        say("usage: python -m tools.measure.planted_faults DATASET [KIND or PLANTED ...]")
+        sys.exit(2)
+    dataset, wanted = open_dataset(sys.argv[1]), set(sys.argv[2:])
+    entries_of_cached(dataset)
+    print("| kind | planted | format | rate | planted | found | recall | precision | others |")
+    print("|---|---|---|---:|---:|---:|---:|---:|---:|")
+    for code, how, plant, forms in PLANTS:
+        for form in forms if not wanted or {code, how} & wanted else ():
+            for rate in RATES:
+                planted, found, right, other = measured(dataset, form, code, plant, rate)
+                precision = f"{right / found:.0%}" if found else "-"
+                print(
+                    f"| {code} | {how} | {form} | {rate:.0%} | {planted} | {found} | "
+                    f"{right / planted:.0%} | {precision} | {other} |", flush=True,
+                )  # fmt: skip
+
+
+if __name__ == "__main__":
+    ended(main)
