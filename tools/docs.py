@@ -307,7 +307,7 @@ def _type(kind: pa.DataType) -> str:
 
 TO_DO = {
     "unreadable": "Check the file and its permissions, then `glit retry`.",
-    "unsupported_format": "HEIC needs the extra `heif`; convert RAW and JPEG XL to JPEG or PNG.",
+    "unsupported_format": "HEIC needs the extra `heif`, JPEG XL `jxl`; convert RAW to JPEG or PNG.",
     "too_large": "`glit retry --reason too_large --set ingest.max_pixels=N`",
     "too_small": "`glit retry --reason too_small --set ingest.min_side=N`",
     "no_caption": "Add a row for it; paths are relative to the image folder.",

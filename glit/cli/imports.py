@@ -33,7 +33,8 @@ def import_command(
 ) -> None:
     """Convert published captions to a file for glit build --captions. Lists missing images.
 
-    Boxes published with them go to OUT.regions.jsonl, for --regions.
+    Boxes published with them, and boxes of annotation tools, go to OUT.regions.jsonl, for
+    --regions.
     """
     from glit.data.frames import CHANGES
     from glit.importers import import_captions, regions_file
@@ -43,29 +44,36 @@ def import_command(
         found = import_captions(
             form, annotations, path, images=images, split=split, progress=progress
         )
+    has_captions = found.regions is None or found.captions > 0
     if as_json:
-        files = {"captions_file": str(path)}
+        files = {"captions_file": str(path)} if has_captions else {}
         if found.regions is not None:
             files["regions_file"] = str(regions_file(path))
         print(json.dumps({**files, **asdict(found)}, default=str))
         return
     what = f"images with captions of the kinds {', '.join(found.kinds)}" if found.kinds else ""
-    print(f"{found.captions} {what or 'captions'}: {path}")
+    if has_captions:
+        print(f"{found.captions} {what or 'captions'}: {path}")
     if found.regions is not None:
         edge = f", {found.cut} cut at the edge of their image" if found.cut else ""
         left = f", {found.empty} empty ones left out" if found.empty else ""
-        print(f"{found.regions} boxes: {regions_file(path)}{edge}{left}")
+        masks = f", {found.masks} with a mask" if found.masks else ""
+        of = "" if has_captions else f" of {found.boxed} images"
+        print(f"{found.regions} boxes{of}: {regions_file(path)}{masks}{edge}{left}")
     for count, how in ((found.scaled, "scaled"), (found.turned, "turned")):
         if count:
             print(f"boxes of {count} image{'s' * (count > 1)} were {how}: {CHANGES[how]}")
     if found.without:
         images_have = "1 image has" if found.without == 1 else f"{found.without} images have"
-        print(f"{images_have} no caption" + ("" if found.regions is None else " or no box"))
+        boxless = " or no box" if has_captions and found.regions is not None else ""
+        print(f"{images_have} no {'caption' if has_captions else 'box'}{boxless}")
     if found.regions is not None:
+        texts = ["-r", "provided", "--captions", str(path)] if has_captions else ["-r", "laptop"]
         words = [
-            "glit", "build", found.folder, "-o", path.stem, "-r", "provided",
-            "--captions", str(path), "--regions", str(regions_file(path)),
+            "glit", "build", found.folder, "-o", path.stem, *texts,
+            "--regions", str(regions_file(path)),
             *(["--set", "ground.enabled=true"] if found.phrases else []),
+            *(["--set", "propose.keep_masks=true"] if found.masks else []),
         ]  # fmt: skip
         print(f"next: {shlex.join(words)}")
     for fault in found.refused:

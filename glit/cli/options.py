@@ -34,7 +34,7 @@ def existing_images(value: str) -> str:
     if _is_missing(value):
         raise InputError(
             f"{value}: no such folder; want a folder of images, a glob, a list file, or shards "
-            "(.tar, .parquet)"
+            "(.tar, .zip, .parquet)"
         )
     return value
 

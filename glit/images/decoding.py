@@ -27,6 +27,7 @@ from glit.images.colour import mend_transparency, to_srgb, with_profile
 from glit.images.errors import ImageError, Pixels
 from glit.images.formats import HEAD_BYTES, other_format
 from glit.images.jpeg import check_jpeg, decode_jpeg
+from glit.images.jxl import open_jxl
 from glit.images.soundness import (
     check_after,
     check_before,
@@ -131,7 +132,7 @@ def decode(data: bytes, *, max_pixels: int | None = None) -> Pixels:
         if pixels is not None:
             return pixels
     with _PILLOW.as_wanted_here():
-        image = _open(data)
+        image = _open(data, most=limit)
         _check_size(*image.size, limit)
         # Pillow turns a TIFF itself as it loads it
         orientation = 1 if image.format in ("TIFF", "HEIF") else _orientation(image)
@@ -185,8 +186,15 @@ _HARMLESS_MARKERS = {0xE0, 0xDB, 0xC4, 0xDD, 0xFE}
 """JFIF, quantisation, Huffman codes, restart interval, comment."""
 
 
-def _open(data: bytes, stream: IO[bytes] | None = None) -> ImageFile.ImageFile:
-    """The file of these bytes, or that of a stream which begins with them."""
+def _open(data: bytes, stream: IO[bytes] | None = None, *, most: int | None = None) -> Image.Image:
+    """The file of these bytes, or that of a stream which begins with them.
+
+    Args:
+        data: the file, or its first bytes.
+        stream: the file, if ``data`` is not all of it.
+        most: pixels of a picture whose header cannot be read without its pixels; None takes
+            :func:`pixel_limit`.
+    """
     try:
         image = open_with_pillow(stream or io.BytesIO(data), formats=_FORMATS)
         if image.format == "TIFF" and is_raw(image, data):
@@ -197,8 +205,11 @@ def _open(data: bytes, stream: IO[bytes] | None = None) -> ImageFile.ImageFile:
         name = other_format(data[:HEAD_BYTES])
         if stream is not None:
             stream.seek(0)
-        if name == "HEIF" and (opened := _open_heif(stream.read() if stream else data)) is not None:
-            return opened
+        if name in ("HEIF", "JPEG XL"):
+            whole = stream.read() if stream else data
+            opened = _open_heif(whole) if name == "HEIF" else _open_jxl(whole, most)
+            if opened is not None:
+                return opened
         if name:
             raise _unsupported(name) from error
         raise ImageError("not_an_image", "no decoder recognises the bytes") from error
@@ -208,9 +219,18 @@ def _open(data: bytes, stream: IO[bytes] | None = None) -> ImageFile.ImageFile:
 
 def _unsupported(name: str) -> ImageError:
     how = "convert it to JPEG or PNG"
-    if name == "HEIF":
-        how = f"install glit's extra heif, or {how}"  # in a dataset: no command of this machine
+    if extra := {"HEIF": "heif", "JPEG XL": "jxl"}.get(name):
+        how = f"install glit's extra {extra}, or {how}"  # in a dataset: no command of this machine
     return ImageError("unsupported_format", f"{name}, which glit does not decode; {how}")
+
+
+def _open_jxl(data: bytes, most: int | None) -> Image.Image | None:
+    """A picture that the extra ``jxl`` decodes; None where it is not installed."""
+    found = open_jxl(data, most=pixel_limit() if most is None else most)
+    if found is not None:
+        found = _open(found) if isinstance(found, bytes) else found
+        found.format = "JXL"
+    return found
 
 
 def _open_heif(data: bytes) -> ImageFile.ImageFile | None:

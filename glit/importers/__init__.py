@@ -38,13 +38,17 @@ class Imported:
     """The result of an import."""
 
     captions: int
-    """Images that were written."""
+    """Images whose captions were written."""
     without: int
     """Images that have no caption; of a format with boxes, or none of these."""
     missing: tuple[str, ...]
     """Image files that are not there; their captions were not written."""
     regions: int | None = None
     """Boxes that were written; None of a format without."""
+    masks: int = 0
+    """Boxes of these that have a mask."""
+    boxed: int = 0
+    """Images whose boxes were written."""
     cut: int = 0
     """Boxes that left their image and were cut at its edge."""
     empty: int = 0
@@ -108,7 +112,7 @@ def import_captions(
     try:
         if isinstance(form, RegionFormat):
             read = form.read(annotations, images, split or "all")
-            return _write_regions(read, output, annotations, folder)
+            return _write_regions(read, output, annotations, folder, captions=form.captions)
         found = list(form.read(annotations, images, split or "all"))
         told.begin("images", total=len(found), done=0, drops=False)
         return _write_captions(found, output, annotations, told, folder)
@@ -178,32 +182,51 @@ def _by_kind(image: AnnotatedImage, *, has_long: bool) -> Iterator[tuple[str, st
 
 
 def _write_regions(
-    found: Iterable[RegionImage], output: Path, annotations: Path, pictures: Path
+    found: Iterable[RegionImage],
+    output: Path,
+    annotations: Path,
+    pictures: Path,
+    *,
+    captions: bool,
 ) -> Imported:
     """Write images as they are read: FineHARD has twelve million."""
     counts = Counter[str]()
     phrases, folder = False, ""
     missing: list[str] = []
     refused: list[str] = []
-    with _new_file(output) as captions, _new_file(regions_file(output)) as boxes:
+    whole: list[str] = []
+    own_texts = _new_file(output) if captions else contextlib.nullcontext()
+    seen: dict[Path, str] = {}
+    with own_texts as texts, _new_file(regions_file(output)) as boxes:
         for image in _placed(found):
             at = f"{image.where}, {image.path.name}"
             refused += [f"{at}: {cut(each)}" for each in image.left_out]
-            if not image.fault and not (image.caption and image.rows):
+            if image.fault:
+                whole.append(f"{at}: {cut(image.fault)}")
+                refused.append(whole[-1])
+                continue
+            if not image.rows or (captions and not image.caption):
                 counts["without"] += 1
                 continue
             if fault := leads_out(image.path, pictures):
-                refused.append(f"{image.where}: {fault}")
+                whole.append(f"{image.where}: {fault}")
+                refused.append(whole[-1])
                 continue
             image.path = on_disk(image.path, pictures)
             if not image.path.is_file():
                 missing.append(str(image.path))
                 continue
-            frame, fault = frame_of(image)
-            if fault := image.fault or fault:
-                refused.append(f"{at}: {cut(fault)}")
+            if not captions and (other := seen.setdefault(image.path, image.where)) != image.where:
+                whole.append(f"{at}: the picture has boxes in {other} already")
+                refused.append(whole[-1])
                 continue
-            captions.write(_line(image.path, output, caption=image.caption))
+            frame, fault = frame_of(image)
+            if fault:
+                whole.append(f"{at}: {cut(fault)}")
+                refused.append(whole[-1])
+                continue
+            if texts is not None:
+                texts.write(_line(image.path, output, caption=image.caption))
             counts["written"] += 1
             counts[frame.change if frame else ""] += 1
             own = os.path.dirname(image.path)
@@ -211,9 +234,10 @@ def _write_regions(
             phrases |= any("phrases" in row for row in image.rows.values())
             _write_boxes(image, frame, output, boxes, counts)
         if not counts["written"]:
-            raise InputError(_nothing(annotations, missing, refused))
+            raise InputError(_nothing(annotations, missing, whole or refused, boxes=not captions))
     return Imported(
-        captions=counts["written"], without=counts["without"], missing=tuple(missing),
+        captions=captions * counts["written"], boxed=counts["written"], masks=counts["masks"],
+        without=counts["without"], missing=tuple(missing),
         regions=counts["regions"], cut=counts["cut"], empty=counts["empty"],
         scaled=counts["scaled"], turned=counts["turned"], refused=tuple(refused), phrases=phrases,
         folder=folder,
@@ -240,15 +264,18 @@ def _write_boxes(
     unknown = (math.inf, math.inf) if image.stated is None else checked_size(image.stated)
     width, height = (1.0, 1.0) if image.shares else frame.size if frame else unknown
     limits = (width, height, width, height)
-    seen: set[tuple[float, ...]] = set()
+    seen: set[tuple[Any, ...]] = set()
     for given, row in image.rows.items():
-        box = moved_box(given, frame, shares=image.shares)
+        box = moved_box(given[:4], frame, shares=image.shares)
         inside = tuple(min(max(e, 0.0), end) for e, end in zip(box, limits, strict=True))
-        if inside[0] >= inside[2] or inside[1] >= inside[3] or inside in seen:
+        if inside[0] >= inside[2] or inside[1] >= inside[3] or (*inside, *given[4:]) in seen:
             counts["empty"] += 1
             continue
-        seen.add(inside)
+        seen.add((*inside, *given[4:]))
         counts["cut"] += inside != box
+        counts["masks"] += "mask" in row
+        if "mask" in row and frame is not None:  # whose size is that of the stated picture
+            row = {**row, **dict(zip(("width", "height"), frame.size, strict=True))}
         file.write(_line(image.path, output, **{key: inside}, **row))
         counts["regions"] += 1
 
@@ -265,12 +292,15 @@ def _line(path: Path, output: Path, **values: Any) -> str:
     return json.dumps({"path": place, **values}, ensure_ascii=False) + "\n"
 
 
-def _nothing(annotations: Path, missing: list[str], refused: Sequence[str] = ()) -> str:
+def _nothing(
+    annotations: Path, missing: list[str], refused: Sequence[str] = (), *, boxes: bool = False
+) -> str:
+    what = "image" if boxes else "captioned image"
     if refused:
         return f"{annotations}: none of {len(refused)} entries can be right; {refused[0]}"
     if missing:
         return (
-            f"{annotations}: none of {len(missing)} captioned images is there (first: "
+            f"{annotations}: none of {len(missing)} {what}s is there (first: "
             f"{missing[0]}); give their folder with --images"
         )
-    return f"{annotations}: no captioned image; check --split and --format"
+    return f"{annotations}: no {what}{' with a box' * boxes}; check --split and --format"

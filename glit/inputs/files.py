@@ -21,18 +21,20 @@ from glit.images.formats import (
     suffix_of,
     tells_nothing,
 )
+from glit.inputs.archive import ArchiveShard, Member
 from glit.inputs.table import TableShard, member
-from glit.inputs.tar import SCHEMA, Member, TarShard, scan
+from glit.inputs.tar import SCHEMA, scan, tar_shard
+from glit.inputs.zip import scan_zip, zip_shard
 from glit.storage.checksummed_parquet import SealError, read_sealed, write_sealed
-from glit.storage.members import DAMAGED, join, split
+from glit.storage.members import DAMAGED, join, sidecar_roles, split
 from glit.storage.store import Entry, Store
 
 MOST_BYTES = 1 << 30
 """Most bytes of a file or a member of a shard: a larger one is no image but would fill the memory.
 """
 _OPEN = 8
-_SCAN = " 2"
-"""Version of the indexes of tars; before, members behind the first end were not in them."""
+_SCAN = " 3"
+"""Version of the indexes of tars; before, hard links were refused in them."""
 _BUFFER = 1 << 20
 
 
@@ -48,7 +50,7 @@ class ImageFiles(Store):
         super().__init__(root)
         self._index = index
         self._lock = threading.Lock()
-        self._shards: OrderedDict[str, TarShard | TableShard] = OrderedDict()
+        self._shards: OrderedDict[str, ArchiveShard | TableShard] = OrderedDict()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_reopen, (self.root, self._index))
@@ -89,15 +91,15 @@ class ImageFiles(Store):
                 path = join(shard.path, member(row))
                 yield Entry(path=path, size=opened.size(row), stamp=shard.stamp)
             return
+        archive, roles = self._archive(shard.path, opened), sidecar_roles(beside)
         for each in opened:
             path = join(shard.path, each.name) if each.name else shard.path
             suffix = os.path.splitext(each.name)[1]
-            if suffix in beside:
-                role = 1 + beside.index(suffix)
+            if role := roles.get(suffix):
                 yield Entry(path=path, size=each.size, stamp=shard.stamp, role=role)
             else:
                 entry = Entry(path=path, size=each.size, stamp=shard.stamp)
-                if not each.name or self._is_image(entry, shard.path, each):
+                if not each.name or _is_image(each, archive):
                     yield entry
 
     def is_picture(self, entry: Entry) -> bool:
@@ -109,24 +111,21 @@ class ImageFiles(Store):
         except OSError:
             return False
 
-    def _is_image(self, entry: Entry, shard: str, found: Member) -> bool:
-        suffix = suffix_of(found.name)
-        if suffix in IMAGE_SUFFIXES or suffix in OTHER_IMAGE_SUFFIXES:
-            return True
-        if found.size < 0 or not tells_nothing(found.name):
-            return False
-        return is_picture(
-            self.read_range(shard, found.offset, found.offset + min(HEAD_BYTES, found.size))
-        )
-
     def _opened(self, shard: Entry) -> TableShard | list[Member]:
         if shard.size < 0:
             raise OSError(f"{shard.path} cannot be looked at")
         if shard.path.lower().endswith(".parquet"):
             return TableShard(self.for_arrow(shard.path), self.address(shard.path), size=shard.size)
+        if _is_zip(shard.path):
+            with self.open(shard.path) as file:
+                return list(scan_zip(file, shard.size))
         return self._tar_members(shard)
 
-    def _shard(self, path: str) -> TarShard | TableShard:
+    def _archive(self, path: str, members: list[Member]) -> ArchiveShard:
+        make = zip_shard if _is_zip(path) else tar_shard
+        return make(lambda start, end: self.read_range(path, start, end), members)
+
+    def _shard(self, path: str) -> ArchiveShard | TableShard:
         with self._lock:
             if path not in self._shards:
                 entry = super().entry(path)
@@ -134,7 +133,7 @@ class ImageFiles(Store):
                     raise FileNotFoundError(path)
                 opened = self._opened(entry)
                 if not isinstance(opened, TableShard):
-                    opened = TarShard(lambda start, end: self.read_range(path, start, end), opened)
+                    opened = self._archive(path, opened)
                 self._shards[path] = opened
                 if len(self._shards) > _OPEN:
                     self._shards.popitem(last=False)
@@ -162,6 +161,19 @@ class ImageFiles(Store):
             with kept.atomic(f"shards/{key}.parquet") as path:
                 write_sealed(pa.Table.from_pylist(rows, schema=SCHEMA), path)
         return found
+
+
+def _is_zip(path: str) -> bool:
+    return path.lower().endswith(".zip")
+
+
+def _is_image(found: Member, archive: ArchiveShard) -> bool:
+    suffix = suffix_of(found.name)
+    if suffix in IMAGE_SUFFIXES or suffix in OTHER_IMAGE_SUFFIXES:
+        return True
+    if found.size < 0 or not tells_nothing(found.name):
+        return False
+    return is_picture(archive.head(found, HEAD_BYTES))
 
 
 def _reopen(root: str, index: str) -> ImageFiles:

@@ -23,11 +23,11 @@ from glit.images.formats import (
 from glit.inputs.csv_rows import csv_rows
 from glit.inputs.files import ImageFiles
 from glit.runtime.prefetch import map_ahead
-from glit.storage.members import SUFFIXES, is_shard, spelt_on_disk, stem
+from glit.storage.members import SUFFIXES, is_shard, sidecar_roles, spelt_on_disk, stem
 from glit.storage.store import Entry, Store
 
 _LIST_SUFFIXES = (".txt", ".csv", ".jsonl")
-_PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
+_PACKED_TARS = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 _GLOB_CHARACTERS = frozenset("*?[")
 _SHARDS_AT_ONCE = 8
 
@@ -104,7 +104,7 @@ def _one_file(images: str) -> Source:
 
 
 def _refuse_packed(images: str, name: str) -> None:
-    if name.lower().endswith(_PACKED):
+    if name.lower().endswith(_PACKED_TARS):
         raise InputError(
             f"{images}: a compressed archive, whose members cannot be read one by one; want a "
             "plain .tar"
@@ -204,7 +204,7 @@ def _found(source: Source, files: ImageFiles, sidecars: Sequence[str]) -> Iterat
     if source.list_file:
         yield from _listed(source, files, sidecars)
         return
-    roles = {suffix: number for number, suffix in enumerate(sidecars, start=1)}
+    roles = sidecar_roles(sidecars)
     for entry in files.walk():
         if _wanted(entry, source.pattern):
             yield entry
@@ -239,7 +239,7 @@ def _glob_match(path: list[str], pattern: list[str]) -> bool:
 def _listed(source: Source, files: Store, sidecars: Sequence[str]) -> Iterator[Entry]:
     for path in _once(_paths_in_list(source), lambda: _paths_in_list(source)):
         yield files.entry(path)
-        for role, suffix in enumerate(sidecars, start=1):
+        for suffix, role in sidecar_roles(sidecars).items():
             beside = files.entry(stem(path) + suffix)
             if beside.size >= 0:
                 yield beside._replace(role=role)

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from glit.storage.members import BAD_NAME, DAMAGED, ESCAPES, NO_FILE, escaped, is_utf8, stem
+from glit.inputs.archive import ArchiveShard, Member, member_name
+from glit.storage.members import DAMAGED, NO_FILE
 
 _BLOCK = 512
 _PIECE = 1 << 18
-CAPTION_KEYS = ("caption", "text")
 SCHEMA = pa.schema([("name", pa.string()), ("offset", pa.int64()), ("size", pa.int64())])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """A file in a tar archive."""
-
-    name: str
-    """Relative; empty for the place where the archive is damaged."""
-    offset: int
-    """Offset of its first byte."""
-    size: int
-    """Bytes; negative for one that is refused (:data:`glit.storage.members.REFUSED`)."""
 
 
 def scan(file: Any, size: int) -> Iterator[Member]:
@@ -35,13 +21,15 @@ def scan(file: Any, size: int) -> Iterator[Member]:
 
     Archives that were put one behind the other into a file (``cat a.tar b.tar``) are all read.
 
-    Of members that have the same name the second is called ``NAME#2``, and so on.
+    Of members that have the same name the second is called ``NAME#2``, and so on. A hard link to a
+    member before it has that one's bytes.
 
     Args:
         file: opened, of an archive that is not compressed.
         size: of the file, in bytes.
     """
     seen: dict[str, int] = {}
+    known: dict[str, Member] = {}
     damage = Member(name="", offset=0, size=DAMAGED)
     at, start = -1, 0
     try:
@@ -54,7 +42,8 @@ def scan(file: Any, size: int) -> Iterator[Member]:
                 at = info.offset_data
                 archive.members.clear()  # pyright: ignore[reportAttributeAccessIssue] - or all stay
                 if not info.isdir():
-                    yield (found := _member(info, size, seen))
+                    found = known[_plain(info.name)] = _member(info, size, seen, known)
+                    yield found
                     if found.size == DAMAGED:
                         return
             end, start = archive.offset, _after_zeros(file, archive.offset)
@@ -77,28 +66,38 @@ def _after_zeros(file: Any, start: int) -> int:
     return -1
 
 
-def _member(info: tarfile.TarInfo, size: int, seen: dict[str, int]) -> Member:
-    parts = [part for part in info.name.split("/") if part not in ("", ".")]
-    escapes = info.name.startswith("/") or ".." in parts
-    name = info.name if escapes else "/".join(parts)
-    seen[name] = number = seen.get(name, 0) + 1
-    if number > 1:
-        before = stem(name)
-        name = f"{before}#{number}{name[len(before) :]}"
-    if not is_utf8(name):
-        name, found = escaped(name), BAD_NAME
-    elif escapes:
-        found = ESCAPES
+def _member(
+    info: tarfile.TarInfo, size: int, seen: dict[str, int], known: dict[str, Member]
+) -> Member:
+    name, refused = member_name(info.name, seen)
+    offset = info.offset_data
+    if refused:
+        found = refused
+    elif info.islnk():
+        offset, found = _linked(info, known)
     elif not info.isreg() or info.issparse():
         found = NO_FILE
     elif info.offset_data + info.size > size:
         found = DAMAGED
     else:
         found = info.size
-    return Member(name=name, offset=info.offset_data, size=found)
+    return Member(name=name, offset=offset, size=found)
 
 
-class TarShard:
+def _linked(info: tarfile.TarInfo, known: dict[str, Member]) -> tuple[int, int]:
+    """The place of a hard link's file, which is in the archive before it."""
+    target = known.get(_plain(info.linkname))
+    if target is None or target.size < 0:
+        return info.offset_data, NO_FILE
+    return target.offset, target.size
+
+
+def _plain(name: str) -> str:
+    """A name as it is unpacked to, so that ``./a`` is ``a``."""
+    return "/".join(part for part in name.split("/") if part not in ("", "."))
+
+
+def tar_shard(fetch: Callable[[int, int], bytes], members: list[Member]) -> ArchiveShard:
     """A tar archive with an index of its members.
 
     Args:
@@ -106,37 +105,11 @@ class TarShard:
         members: all of them.
     """
 
-    def __init__(self, fetch: Callable[[int, int], bytes], members: list[Member]) -> None:
-        self._fetch = fetch
-        self._members = {m.name: (m.offset, m.size) for m in members if m.size >= 0}
-
-    def read(self, name: str) -> bytes:
-        """Read a member; for a missing ``KEY.txt``, the caption in ``KEY.json``.
-
-        Raises:
-            FileNotFoundError: there is no such member.
-            OSError: the archive became shorter.
-        """
-        if name in self._members:
-            return self._bytes(name)
-        if name.endswith(".txt") and (beside := f"{stem(name)}.json") in self._members:
-            caption = _caption(self._bytes(beside))
-            if caption is not None:
-                return caption.encode()
-        raise FileNotFoundError(name)
-
-    def _bytes(self, name: str) -> bytes:
-        offset, size = self._members[name]
-        data = self._fetch(offset, offset + size)
+    def read(member: Member, most: int) -> bytes:
+        size = min(member.size, most)
+        data = fetch(member.offset, member.offset + size)
         if len(data) != size:
-            raise OSError(f"{name}: the archive ends within it")
+            raise OSError(f"{member.name}: the archive ends within it")
         return data
 
-
-def _caption(data: bytes) -> str | None:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    texts = [found[key] for key in CAPTION_KEYS if key in found] if isinstance(found, dict) else []
-    return next((text for text in texts if isinstance(text, str)), None)
+    return ArchiveShard(members, read)

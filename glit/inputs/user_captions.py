@@ -17,6 +17,7 @@ from glit.data.captions import KIND_RULE, LONG, is_kind
 from glit.data.limits import CAPTION_CHARS
 from glit.errors import InputError, cut
 from glit.inputs.user_tables import PATH_KEYS, brought_table, finder, pick, rows_of, sorted_table
+from glit.published.files import json_array
 from glit.storage.duckdb_temp import spilling
 from glit.storage.members import is_utf8
 from glit.storage.store import Store
@@ -43,6 +44,7 @@ _KINDS = f"""
     GROUP BY name ORDER BY name <> '{LONG}', min(line), name
 """
 _MOST_KINDS = 64
+_HEAD_BYTES = 4096
 
 
 def prepare(captions: str, *, image_root: str, work: Store) -> BroughtCaptions:
@@ -99,8 +101,9 @@ def read_captions(
 ) -> Iterator[tuple[str, str | None, int, str | None]]:
     """Path relative to the image root, caption, row number and kind of every caption.
 
-    A row may hold several: ``short_caption`` beside ``caption``. A caption with a lone surrogate,
-    which JSON can hold and UTF-8 cannot, is None; so is the kind of one that says none.
+    A row may hold several: ``short_caption`` beside ``caption``, or a list of captions, of the
+    kinds ``caption-1``, ``caption-2``, … A caption with a lone surrogate, which JSON can hold and
+    UTF-8 cannot, is None; so is the kind of one that says none.
 
     Args:
         file: on this machine.
@@ -111,11 +114,8 @@ def read_captions(
         InputError: see :func:`prepare`.
     """
     relative = finder(file, image_root, where)
-    rows = (
-        _coco(file)
-        if file.suffix.lower() == ".json" and file.is_file()
-        else rows_of(file, _is_read)
-    )
+    is_json = file.suffix.lower() == ".json" and file.is_file()
+    rows = _json(file) if is_json else rows_of(file, _is_read)
     for number, row in rows:
         path = pick(row, PATH_KEYS, file, number)
         captions = _captions_in_row(row, file, number)
@@ -145,8 +145,47 @@ def _captions_in_row(row: dict[str, Any], file: Path, number: int) -> list[tuple
             )
     if further and not any(key in row for key in TEXT_KEYS):
         return list(further.items())
+    own = next((row[key] for key in TEXT_KEYS if key in row), None)
+    if isinstance(own, list) and not kind:
+        return [*_listed(own, file, number), *further.items()]
     own = pick(row, TEXT_KEYS, file, number, default="")
     return [(kind or None, own), *further.items()]
+
+
+def _listed(captions: list[Any], file: Path, number: int) -> list[tuple[str | None, str]]:
+    """The captions of a list, numbered, as none of them is longer than the others."""
+    for each in captions:
+        if not isinstance(each, str):
+            raise InputError(
+                f"{file}: row {number} has a list of captions with {cut(repr(each), 60)}, want one "
+                "text each"
+            )
+    return [(f"caption-{at}", each) for at, each in enumerate(captions or [""], start=1)]
+
+
+def _json(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a list of objects, as BLIP's are, or of a file in COCO's layout."""
+    with file.open("rb") as stream:
+        is_list = stream.read(_HEAD_BYTES).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+    if not is_list:
+        yield from _coco(file)
+        return
+    number = 0
+    try:
+        for number, row in enumerate(json_array(file), start=1):
+            if not isinstance(row, dict):
+                raise InputError(
+                    f"{file}: row {number} is {cut(repr(row), 60)}, want an object with a path "
+                    "and a caption"
+                )
+            yield number, row
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(
+            f"{file}: no list of objects with an image and a caption, after row {number} "
+            f"({cut(str(error), 120)})"
+        ) from error
 
 
 def _coco(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:

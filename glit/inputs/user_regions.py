@@ -32,7 +32,7 @@ _SIZE = ("width", "height")
 _NUMBERS = ("score", *_SIZE)
 _NAME_CHARS = 1000
 """Most characters of a label or a source, which every region's row repeats."""
-_OTHERS = ("label", "score", "source", "sentences", "phrases", *_SIZE)
+_OTHERS = ("label", "score", "source", "sentences", "phrases", "mask", *_SIZE)
 _LISTS = ("sentences", "phrases")
 _LARGEST_SHARE = 1.5
 """Above it, a number cannot be meant as a share of the image."""
@@ -108,7 +108,7 @@ def _plain(key: str, value: Any, at: str) -> Any:
     if not isinstance(value, str) or key in ("label", "source"):
         return value
     try:
-        if value.lstrip().startswith("["):
+        if value.lstrip().startswith(("[", "{")):
             return json.loads(value)
         if key in _LISTS:
             return [value]

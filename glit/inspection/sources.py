@@ -28,7 +28,7 @@ from glit.inspection.findings import Estimate
 from glit.inspection.formats import OTHERS, format_of
 from glit.inspection.items import Item, Source, TextSpan, as_box
 from glit.inspection.rows import DatasetSource
-from glit.published import FORMATS, CaptionFormat
+from glit.published import FORMATS, CaptionFormat, RegionFormat
 from glit.published.files import ALL, AnnotatedImage, leads_out, on_disk
 from glit.published.region_image import RegionImage
 from glit.storage.members import REFUSED, stem
@@ -174,12 +174,14 @@ class FileSource:
         faults += [("unreadable", image.fault)] if image.fault else []
         of_texts = sum(code in ("span-words", "text-outside") for code, _ in faults)
         of_boxes = sum(code == "box-empty" for code, _ in faults)
-        labelled = not image.caption and any("label" in row for row in image.rows.values())
+        form = FORMATS[self.format]
+        labelled = isinstance(form, RegionFormat) and not form.captions
+        labelled |= not image.caption and any("label" in row for row in image.rows.values())
         return Item(
             where=image.where,
             captions=None if labelled else (image.caption,),
             spans=tuple(TextSpan(start=start, end=end) for start, end in sorted(said)),
-            boxes=tuple(as_box(box) for box in image.rows),
+            boxes=tuple(as_box(box[:4]) for box in image.rows),
             shares=image.shares,
             corners="xywh" if self.format in _XYWH else "xyxy",
             stated=image.stated,

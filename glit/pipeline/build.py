@@ -86,7 +86,8 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
             if not chunks:
                 raise InputError(
                     f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP, GIF"
-                    " and AVIF files in the folder and below it, then in .tar and .parquet files)"
+                    " and AVIF files in the folder and below it, then in .tar, .zip and .parquet"
+                    " files)"
                 )
             if before is None:
                 note_user_files(plan, now, progress)

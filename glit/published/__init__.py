@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from glit.errors import InputError
-from glit.published import goal, long_captions, regions, short_captions
+from glit.published import (
+    goal,
+    label_exports,
+    label_folders,
+    long_captions,
+    regions,
+    short_captions,
+    tao,
+)
 from glit.published.files import AnnotatedImage, check_place, on_disk
 from glit.published.region_image import RegionImage
 
@@ -45,13 +53,15 @@ class CaptionFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionFormat:
-    """Images with a caption each, and boxes."""
+    """Images with boxes, and a caption each where there are captions."""
 
     read: Callable[[Path, Path | None, str | None], Iterator[RegionImage]]
     files: str
     """For the documentation: what to give."""
     texts: str
     """For the documentation: what its boxes get."""
+    captions: bool = True
+    """True if an image has a caption; False for boxes with labels."""
     page: ClassVar[str] = "docs/regions.md"
 
     def picture_folder(self, annotations: Path, images: Path | None) -> Path:
@@ -151,6 +161,11 @@ FORMATS: dict[str, CaptionFormat | RegionFormat] = {
         files="the folder with `Annotations` and `Sentences`",
         texts="phrases",
     ),
+    "goal-segments": RegionFormat(
+        read=goal.goal_segments,
+        files="the list of GOAL's trainer: `docci_segment_sim_bbox_del_org.json` and the like",
+        texts="sentences",
+    ),
     "grit": RegionFormat(
         read=regions.grit,
         files="a Parquet file of GRIT (Kosmos-2) as img2dataset leaves it, or a folder",
@@ -167,8 +182,47 @@ FORMATS: dict[str, CaptionFormat | RegionFormat] = {
         files="`refs(unc).p` or the like, with `instances.json` beside it; RefCOCO, + and g",
         texts="sentences",
     ),
+    "tao": RegionFormat(
+        read=tao.tao, files="`annotations.jsonl` of NVIDIA TAO's 2D grounding", texts="phrases"
+    ),
     "visual-genome": RegionFormat(
         read=regions.visual_genome, files="`region_descriptions.json`", texts="sentences"
+    ),
+    "coco-instances": RegionFormat(
+        read=label_exports.coco_instances,
+        files="`instances_val2017.json` of COCO, `lvis_v1_val.json` of LVIS, and the like",
+        texts="categories, masks",
+        captions=False,
+    ),
+    "cvat": RegionFormat(
+        read=label_exports.cvat,
+        files="`annotations.xml` of CVAT for images 1.1",
+        texts="labels, masks",
+        captions=False,
+    ),
+    "label-studio": RegionFormat(
+        read=label_exports.label_studio,
+        files="Label Studio's export as JSON",
+        texts="labels, masks of polygons",
+        captions=False,
+    ),
+    "labelme": RegionFormat(
+        read=label_folders.labelme,
+        files="a folder of LabelMe's JSON files, or one",
+        texts="labels, masks of polygons",
+        captions=False,
+    ),
+    "voc": RegionFormat(
+        read=label_folders.voc,
+        files="Pascal VOC's folder with `Annotations` and `JPEGImages`, or a folder of its XML",
+        texts="labels",
+        captions=False,
+    ),
+    "yolo": RegionFormat(
+        read=label_folders.yolo,
+        files="`data.yaml`, or the folder with `labels` and `images`, or with `classes.txt`",
+        texts="classes",
+        captions=False,
     ),
 }  # fmt: skip
 """By the name that ``--format`` takes."""

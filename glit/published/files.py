@@ -20,6 +20,12 @@ IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 ALL = "all"
 """The value of ``--split`` for every part."""
 
+MOST_JSON = 1 << 32
+"""Bytes of a file of JSON that is read whole; the largest published one has a quarter."""
+
+MOST_ENTRY = 1 << 28
+"""Characters of an entry of a JSON array."""
+
 CHUNK = 1 << 20
 """Characters of a JSON array read at once."""
 
@@ -158,9 +164,20 @@ def with_suffix(path: Path) -> Path:
     return next((c for c in candidates if c.is_file()), candidates[0])
 
 
-def load_json(path: Path) -> Any:
-    """A small file of JSON."""
-    return parse_json(path.read_text(encoding="utf-8-sig"))
+def load_json(path: Path, *, most: int = MOST_JSON) -> Any:
+    """The value of a file of JSON of at most so many bytes."""
+    return parse_json(read_text(path, most=most))
+
+
+def read_text(path: Path, *, most: int) -> str:
+    """The text of a file in UTF-8 of at most so many bytes.
+
+    Raises:
+        ValueError: it is larger, or in another encoding.
+    """
+    if (size := path.stat().st_size) > most:
+        raise ValueError(f"{path.name}: {size:,} bytes, want at most {most:,}")
+    return path.read_text(encoding="utf-8-sig")
 
 
 def parse_json(text: str) -> Any:
@@ -223,6 +240,8 @@ def json_array(path: Path) -> Iterator[Any]:
                 more = file.read(max(CHUNK, len(text) - at))
                 if not more:
                     raise
+                if len(text) - at > MOST_ENTRY:
+                    raise ValueError(f"an entry of more than {MOST_ENTRY:,} characters") from None
                 text, at = text[at:] + more, 0
                 continue
             yield entry

@@ -19,6 +19,8 @@ from glit.published.files import (
     json_array,
     no_parts,
 )
+from glit.published.region_image import RegionImage
+from glit.text.spans import find_phrase
 
 
 def goal(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
@@ -86,6 +88,39 @@ def goal_train(
         prefix = "original_" if "original_filename" in entry else ""
         place = published_place(entry[f"{prefix}filename"], folder)
         yield annotated(place, [entry[f"{prefix}caption"]])
+
+
+def goal_segments(
+    annotations: Path, images: Path | None, split: str | None
+) -> Iterator[RegionImage]:
+    """The list of GOAL's trainer with its segments (``docci_segment_sim_bbox_del_org.json``), or
+    ``glit export --to goal``: each segment is a box, its caption the sentence of it.
+
+    ``bbox_coordinates`` are ``x1``, ``y1``, ``x2``, ``y2`` in pixels of the whole picture, ends
+    exclusive, as ``LISM/make_bbox.py`` writes them; their ``width`` and ``height`` are those of the
+    crop there, and are not read.
+    """
+    no_parts(split)
+    folder = images or annotations.parent
+    for number, entry in enumerate(json_array(annotations), start=1):
+        image = RegionImage(path=folder, where=f"entry {number}", shares=False)
+        with image.whole():
+            image.path = published_place(entry["original_filename"], folder)
+            image.say(entry["original_caption"])
+            for at, each in enumerate(entry["segment"], start=1):
+                with image.record(f"segment {at}"):
+                    _add_segment(image, each)
+        yield image
+
+
+def _add_segment(image: RegionImage, each: dict[str, Any]) -> None:
+    if PurePosixPath(each["filename"]).name == "original_image.jpg":
+        return  # the sentence is of the whole picture
+    span = find_phrase(image.caption, each["caption"])
+    if span is None:
+        raise ValueError(f"the caption has no sentence {each['caption']!r:.80}")
+    box = [each["bbox_coordinates"][key] for key in ("x1", "y1", "x2", "y2")]
+    image.add(box, key="sentences", spans=[span])
 
 
 def _owner(entry: dict[str, Any]) -> str | None:

@@ -13,9 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from glit.data.frames import Frame
+from glit.data.frames import Frame, checked_size
+from glit.data.polygons import segmentation_text
+from glit.data.rle import checked_mask
 from glit.published.stated_sizes import file_frame
 from glit.text.spans import CleanText, Span
+
+MALFORMED = (ValueError, OverflowError, KeyError, TypeError, IndexError, AttributeError)
+"""Errors that reading a damaged record raises."""
+_LABEL_CHARS = 1000
+"""Characters of a label, as in files of regions."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,8 +38,9 @@ class RegionImage:
     stated: tuple[Any, Any] | None = None
     """Width and height of the picture that the boxes are in, as published; None if none are."""
     caption: str = ""
-    rows: dict[tuple[float, ...], dict[str, Any]] = field(default_factory=dict)
-    """Regions by their box, xyxy; texts are spans of the caption."""
+    rows: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
+    """Regions by their box, xyxy, and for a further label of the same box that label; texts are
+    spans of the caption."""
     said: dict[str, int] = field(default_factory=dict)
     """Offset of each text in the caption."""
     fault: str = ""
@@ -74,19 +82,52 @@ class RegionImage:
             box: xyxy.
             key: ``sentences`` or ``phrases``; empty for neither.
             label: of the region.
-            rest: ``score``, and ``spans``: those of the texts.
+            rest: ``score``, ``spans``: those of the texts, and ``segmentation``: COCO's, in
+                pixels of the stated picture.
         """
         numbers = tuple(map(as_number, box[:4]))
         if len(numbers) != 4:
             raise ValueError(f"a box of {len(numbers)} numbers, want four")
+        if len(label) > _LABEL_CHARS:
+            raise ValueError(f"a label of {len(label)} characters, want at most {_LABEL_CHARS}")
+        if label and self.rows.get(numbers, {}).get("label", label) != label:
+            numbers = (*numbers, label)
         row = self.rows.setdefault(numbers, {})
         if label:
-            row.setdefault("label", label)
+            row["label"] = label
+        if rest.get("segmentation"):
+            with self.record("a mask"):
+                row["mask"] = self._mask(rest["segmentation"], numbers[:4])
         if rest.get("score") is not None:
             row.setdefault("score", min(max(as_number(rest["score"]), 0.0), 1.0))
         for span in rest.get("spans", ()):
             if list(span) not in row.setdefault(key, []):
                 row[key].append(list(span))
+
+    def _mask(self, segmentation: Any, box: tuple[float, ...]) -> dict[str, Any]:
+        """A mask as a build reads it. Its box may leave the picture, which is cut later."""
+        width, height = map(int, checked_size(self.stated or (0, 0)))
+        text = segmentation_text(segmentation, height=height, width=width)
+        x0, y0, x1, y1 = box
+        within = (max(x0, 0.0), max(y0, 0.0), min(x1, width), min(y1, height))
+        counts = checked_mask(text, within, height=height, width=width)
+        return {"size": [height, width], "counts": counts}
+
+    @contextlib.contextmanager
+    def record(self, name: str = "") -> Iterator[None]:
+        """Read a region, or a part of it; a damaged one is left out and told by its name."""
+        try:
+            yield
+        except MALFORMED as error:
+            self.left_out.append(f"{name}: {told(error)}" if name else told(error))
+
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """Read what is of the image; a damaged one is left out and told."""
+        try:
+            yield
+        except MALFORMED as error:
+            self.fault = told(error)
 
     @contextlib.contextmanager
     def region(self) -> Iterator[None]:
@@ -95,6 +136,17 @@ class RegionImage:
             yield
         except (ValueError, OverflowError) as error:
             self.left_out.append(str(error))
+
+
+def told(error: Exception) -> str:
+    """What is wrong with a record, for people.
+
+    >>> told(KeyError("bbox")), told(ValueError("a box of 3 numbers"))
+    ("no 'bbox'", 'a box of 3 numbers')
+    """
+    if isinstance(error, KeyError):
+        return f"no {error}"
+    return str(error) or type(error).__name__
 
 
 def as_number(value: Any) -> float:

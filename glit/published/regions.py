@@ -7,7 +7,6 @@ caption, and each is the sentence of its region.
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from glit.published.files import (
     stated_origin,
 )
 from glit.published.region_image import RegionImage
+from glit.published.xml_files import element_text, xml_root
 from glit.text.spans import find_phrase, same_words
 
 _CHAIN = re.compile(r"\[/EN#(\d+)/\S+ ([^\]]*)\]")
@@ -150,7 +150,7 @@ def _read_odvg(image: RegionImage, line: dict[str, Any]) -> None:
     span = image.say(caption)
     for each in grounding["regions"]:
         with image.region():
-            places = _places(caption, each["phrase"], each.get("tokens_positive") or ())
+            places = phrase_places(caption, each["phrase"], each.get("tokens_positive") or ())
             spans = [span(first, last) for first, last in places]
             boxes = each["bbox"] if isinstance(each["bbox"][0], list) else [each["bbox"]]
             for box in boxes:
@@ -162,7 +162,7 @@ def _read_odvg(image: RegionImage, line: dict[str, Any]) -> None:
         image.say(line["conversations"][1]["value"])
 
 
-def _places(
+def phrase_places(
     caption: str, phrase: str | list[str], stated: Sequence[Sequence[int]]
 ) -> Sequence[Sequence[int]]:
     """The spans of a phrase: as they are stated, if the caption has its words there; else found.
@@ -230,14 +230,16 @@ def flickr30k_entities(
     lists = [(annotations / f"{part}.txt").read_text().split() for part in sorted(chosen)]
     found = sorted(file.stem for file in (annotations / "Sentences").glob("*.txt"))
     for name in [each for names in lists for each in names] if lists else found:
-        root = ET.parse(annotations / "Annotations" / f"{name}.xml").getroot()
-        stated = (float(_text(root, "size/width")), float(_text(root, "size/height")))
-        path = (images or annotations) / _text(root, "filename")
+        root = xml_root(annotations / "Annotations" / f"{name}.xml", "annotation")
+        stated = (float(element_text(root, "size/width")), float(element_text(root, "size/height")))
+        path = (images or annotations) / element_text(root, "filename")
         image = RegionImage(path=path, where=f"{name}.xml", shares=False, stated=stated)
         boxes: dict[str, list[list[float]]] = {}
         for each in root.iter("object"):
             if (box := each.find("bndbox")) is not None:
-                x0, y0, x1, y1 = (float(_text(box, k)) for k in ("xmin", "ymin", "xmax", "ymax"))
+                x0, y0, x1, y1 = (
+                    float(element_text(box, k)) for k in ("xmin", "ymin", "xmax", "ymax")
+                )
                 for chain in each.iter("name"):
                     boxes.setdefault(chain.text or "", []).append([x0 - 1, y0 - 1, x1, y1])
         sentences = (annotations / "Sentences" / f"{name}.txt").read_text(encoding="utf-8")
@@ -333,10 +335,3 @@ def _genome_sizes(file: Path) -> dict[Any, tuple[Any, Any]]:
 def _xyxy(box: Sequence[float]) -> list[float]:
     x, y, width, height = box
     return [x, y, x + width, y + height]
-
-
-def _text(element: ET.Element, path: str) -> str:
-    found = element.findtext(path)
-    if found is None:
-        raise ValueError(f"no <{path}> in <{element.tag}>")
-    return found

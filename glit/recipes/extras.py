@@ -20,6 +20,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "lance": ("lance",),
     "mini": ("glit_mini",),
     "heif": ("pillow_heif",),
+    "jxl": ("pillow_jxl",),
     "c2pa": ("c2pa",),
     "attach": ("cv2",),
     "lora": ("peft",),

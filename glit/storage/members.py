@@ -1,7 +1,7 @@
-"""Names of images inside WebDataset tars and Parquet files.
+"""Names of images inside WebDataset tars, ZIP archives and Parquet files.
 
-Nothing is unpacked: a member of a tar is a range of its bytes, an image of a table lies in a row
-group. A member is called ``SHARD::MEMBER``, with ``SHARD`` relative to the ingest root.
+Nothing is unpacked to a disk: a member of an archive is a range of its bytes, an image of a table
+lies in a row group. A member is called ``SHARD::MEMBER``, with ``SHARD`` relative to the root.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ import os
 import posixpath
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Final
 
 MARK: Final = "::"
-SUFFIXES: Final = (".tar", ".parquet")
+SUFFIXES: Final = (".tar", ".zip", ".parquet")
 _LIKE_ESCAPED = re.compile(r"\\(?=x[0-9a-f]{2})")
 
 BAD_NAME: Final = -2
 DAMAGED: Final = -3
 ESCAPES: Final = -4
 NO_FILE: Final = -5
+PACKED: Final = -6
+LOCKED: Final = -7
 REFUSED: dict[int, tuple[str, str]] = {
     BAD_NAME: ("bad_name", "rename the file to valid UTF-8"),
     DAMAGED: (
@@ -28,6 +31,14 @@ REFUSED: dict[int, tuple[str, str]] = {
     ),
     ESCAPES: ("bad_name", "the member's name leads out of its archive"),
     NO_FILE: ("unreadable", "a link or a sparse file in an archive, which is not followed"),
+    PACKED: (
+        "too_large",
+        "unpacks to more than 1 GB, or to 200 times its bytes; no picture does",
+    ),
+    LOCKED: (
+        "unreadable",
+        "encrypted, or packed in another way than deflate; pack the archive again",
+    ),
 }
 """Reason and message of a drop, by the size that a listing has for what is refused."""
 
@@ -71,6 +82,21 @@ def spelt_on_disk(root: str | os.PathLike[str], path: str) -> str:
 def is_shard(path: str) -> bool:
     """Return whether a file name is that of a shard."""
     return path.lower().endswith(SUFFIXES)
+
+
+ALIKE: Final = {".txt": (".caption",)}
+"""Suffixes of files that are as good as those of another suffix, if there are none of it."""
+
+
+def sidecar_roles(sidecars: Sequence[str]) -> dict[str, int]:
+    """The roles of files beside images, by suffix: 1 for the first of the wanted suffixes, and so
+    on.
+
+    >>> sidecar_roles([".json", ".txt"])
+    {'.json': 1, '.txt': 2, '.caption': 2}
+    """
+    numbered = enumerate(sidecars, start=1)
+    return {each: role for role, suffix in numbered for each in (suffix, *ALIKE.get(suffix, ()))}
 
 
 def join(shard: str, member: str) -> str:

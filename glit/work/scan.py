@@ -42,7 +42,7 @@ _NOW = """
          alike AS (SELECT path FROM listed WHERE size <> {bad} AND contains(path, '\\x')),
          found AS (SELECT * REPLACE (CASE WHEN size = {bad} AND path IN (SELECT path FROM alike)
                                      THEN './' || path ELSE path END AS path) FROM listed),
-         beside AS (SELECT stem, role, any_value(size || ':' || stamp) AS stamp
+         beside AS (SELECT stem, role, string_agg(size || ':' || stamp, ' ' ORDER BY path) AS stamp
                     FROM found WHERE role > 0 GROUP BY stem, role)
     SELECT found.path, size, found.stamp, {beside} AS beside
     FROM found {joins} WHERE found.role = 0

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glit.images import ImageError, decode
+from glit.images import ImageError, decode, picture_frame
+from glit.images.decoding import turned_format
 from glit.images.formats import is_picture
+from glit.images.jxl import jxl_size
 from glit.inputs.source import entries, find_source
 
 OTHERS = {
@@ -25,7 +27,8 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_picture_of_another_format_is_called_by_its_name(name, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "pillow_heif", None)
+    for module in ("pillow_heif", "pillow_jxl"):
+        monkeypatch.setitem(__import__("sys").modules, module, None)
     assert is_picture(OTHERS[name][:32])
     with pytest.raises(ImageError, match=f"^{name}, which glit does not decode") as caught:
         decode(OTHERS[name])
@@ -98,3 +101,71 @@ def test_heif_is_decoded_where_the_extra_is_installed():
     with pytest.raises(ImageError):
         decode(data[: len(data) // 2])
     assert struct.unpack(">I", data[:4])[0] < 64
+
+
+def jxl(image: Image.Image, **options) -> bytes:
+    pytest.importorskip("pillow_jxl")
+    buffer = io.BytesIO()
+    image.save(buffer, "JXL", **options)
+    return buffer.getvalue()
+
+
+def smooth(height: int = 64, width: int = 96) -> Image.Image:
+    y, x = np.mgrid[:height, :width]
+    return Image.fromarray(np.stack([x * 2, y * 3, x + y], axis=-1).astype(np.uint8))
+
+
+@pytest.mark.parametrize("use_container", [True, False])
+def test_jpeg_xl_is_decoded_where_the_extra_is_installed(use_container):
+    data = jxl(smooth(), lossless=True, use_container=use_container)
+    assert (decode(data) == np.asarray(smooth())).all()
+    assert picture_frame(data) == (96, 64, 1)
+    with pytest.raises(ImageError, match="96x64 pixels, at most 100 allowed"):
+        decode(data, max_pixels=100)
+    for broken in (data[: len(data) // 2], data[:14], data[:40] + b"\xff" * 20 + data[60:]):
+        with pytest.raises(ImageError) as found:
+            decode(broken)
+        assert found.value.reason == "corrupt"
+
+
+def test_jpeg_xl_of_other_kinds():
+    grey = smooth().convert("L")
+    assert (decode(jxl(grey, lossless=True))[..., 1] == np.asarray(grey)).all()
+    clear = Image.new("RGBA", (8, 8), (255, 0, 0, 0))
+    assert (decode(jxl(clear, lossless=True)) == 255).all()
+    deep = Image.fromarray((np.arange(64, dtype=np.uint16) * 1000).reshape(8, 8))
+    want = 255 * (1.055 * (63000 / 65535) ** (1 / 2.4) - 0.055)  # its profile says linear light
+    assert abs(decode(jxl(deep, lossless=True))[-1, -1, 0] - want) <= 1
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the codestream says how it is turned, and not EXIF (ISO/IEC 18181-2)
+    assert decode(jxl(smooth(), exif=exif.tobytes())).shape == (64, 96, 3)
+
+
+def test_a_jpeg_within_jpeg_xl_is_the_jpeg(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    smooth().save(tmp_path / "a.jpg", quality=90, exif=exif)
+    with Image.open(tmp_path / "a.jpg") as image:
+        data = jxl(image, lossless_jpeg=True)
+    plain = decode((tmp_path / "a.jpg").read_bytes())
+    assert plain.shape == (96, 64, 3)
+    assert np.abs(decode(data).astype(int) - plain).max() <= 1
+    assert turned_format(data) == ("JXL", True)
+    assert picture_frame(data) == (64, 96, 6)
+
+
+def test_the_size_of_jpeg_xl_is_read_before_its_pixels():
+    sizes = [(1, 1), (80, 80), (256, 8), (600, 450), (399, 17), (9000, 3), (160, 90), (120, 100)]
+    for width, height in sizes:
+        for use_container in (True, False):
+            data = jxl(Image.new("RGB", (width, height)), effort=1, use_container=use_container)
+            assert jxl_size(data) == (width, height)
+    bomb = b"\xff\x0a" + ((3 << 1) | ((1 << 30) - 1) << 3 | 1 << 33).to_bytes(14, "little")
+    with pytest.raises(ImageError, match="1073741824x1073741824 pixels"):
+        decode(bomb)
+
+
+def test_without_the_extra_the_drop_of_jpeg_xl_names_it(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pillow_jxl", None)
+    with pytest.raises(ImageError, match="JPEG XL, which .*install glit's extra jxl"):
+        decode(b"\xff\x0a" + bytes(60))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import tarfile
 
 import pytest
+from webdataset.tariterators import base_plus_ext
 
-from glit.inputs.tar import TarShard, scan
+from glit.inputs.archive import ArchiveShard, sample_key
+from glit.inputs.tar import scan, tar_shard
 from glit.storage.members import DAMAGED, ESCAPES, NO_FILE, REFUSED
 
 
@@ -23,8 +26,8 @@ def tar(members, *, form=tarfile.PAX_FORMAT, end=True) -> bytes:
     return buffer.getvalue() if end else buffer.getvalue()[:length]
 
 
-def shard(data: bytes) -> TarShard:
-    return TarShard(lambda start, end: data[start:end], list(scan(io.BytesIO(data), len(data))))
+def shard(data: bytes) -> ArchiveShard:
+    return tar_shard(lambda start, end: data[start:end], list(scan(io.BytesIO(data), len(data))))
 
 
 LONG = "a/" * 90 + "long-name.png"
@@ -116,7 +119,7 @@ def test_an_archive_that_became_shorter_is_an_error():
     data = tar([("a.png", b"1" * 100)])
     members = list(scan(io.BytesIO(data), len(data)))
     with pytest.raises(OSError, match="ends within it"):
-        TarShard(lambda start, end: data[start : end - 1], members).read("a.png")
+        tar_shard(lambda start, end: data[start : end - 1], members).read("a.png")
 
 
 def test_archives_one_behind_the_other_are_all_read():
@@ -145,3 +148,56 @@ def test_zeros_after_the_end_are_nothing():
 
 def test_an_archive_of_zeros_is_empty():
     assert list(scan(io.BytesIO(bytes(10240)), 10240)) == []
+
+
+def test_a_hard_link_has_the_bytes_of_the_member_before_it(tmp_path):
+    """As GNU tar writes it, and as it is unpacked."""
+    (tmp_path / "a.jpg").write_bytes(b"1" * 700)
+    (tmp_path / "b.jpg").hardlink_to(tmp_path / "a.jpg")
+    (tmp_path / "c.jpg").hardlink_to(tmp_path / "a.jpg")
+    command = ["tar", "-C", tmp_path, "-cf", tmp_path / "x.tar", "./a.jpg", "./b.jpg", "./c.jpg"]
+    subprocess.run(command, check=True)
+    data = (tmp_path / "x.tar").read_bytes()
+    with tarfile.open(tmp_path / "x.tar") as judge:
+        assert [member.islnk() for member in judge] == [False, True, True]
+    found = shard(data)
+    assert [found.read(f"{name}.jpg") for name in "abc"] == [b"1" * 700] * 3
+
+
+def test_a_hard_link_to_what_is_not_before_it_is_refused():
+    def link(name: str, target: str) -> tuple[tarfile.TarInfo, bytes]:
+        info = tarfile.TarInfo(name)
+        info.type, info.linkname = tarfile.LNKTYPE, target
+        return info, b""
+
+    soft = tarfile.TarInfo("soft.png")
+    soft.type, soft.linkname = tarfile.SYMTYPE, "a.png"
+    data = tar(
+        [
+            link("early.png", "a.png"), link("own.png", "own.png"), ("a.png", b"1"), (soft, b""),
+            ("a.png", b"22"), link("late.png", "./a.png"), link("of-soft.png", "soft.png"),
+            link("chain.png", "late.png"), link("/x.png", "a.png"), link("up.png", "../a.png"),
+        ]
+    )  # fmt: skip
+    sizes = {member.name: member.size for member in scan(io.BytesIO(data), len(data))}
+    assert sizes == {
+        "early.png": NO_FILE, "own.png": NO_FILE, "a.png": 1, "soft.png": NO_FILE, "a#2.png": 2,
+        "late.png": 2, "of-soft.png": NO_FILE, "chain.png": 2, "/x.png": ESCAPES, "up.png": NO_FILE,
+    }  # fmt: skip
+    assert shard(data).read("chain.png") == b"22"
+
+
+def test_the_key_of_a_sample_ends_at_the_first_dot_as_in_webdataset():
+    members = [
+        ("a/0.left.jpg", b"1"), ("a/0.txt", b"Of 0."), ("1.v2.png", b"1"), ("1.json", b'{"text": "Of 1."}'),
+        ("2.a.jpg", b"1"), ("2.b.jpg", b"1"), ("2.txt", b"Of which?"), ("2.a.txt", b"Of a."),
+        ("3.jpg", b"1"), ("3.seg.png", b"1"), ("3.txt", b"Of 3."),
+    ]  # fmt: skip
+    for name, _ in members:
+        assert sample_key(name) == base_plus_ext(name)[0]
+    found = shard(tar(members))
+    beside = ["a/0.left.txt", "1.v2.txt", "2.a.txt", "3.txt"]
+    assert [found.read(name) for name in beside] == [b"Of 0.", b"Of 1.", b"Of a.", b"Of 3."]
+    for name in ("2.b.txt", "3.seg.txt", "0.left.txt"):  # of which picture, nothing says
+        with pytest.raises(FileNotFoundError):
+            found.read(name)

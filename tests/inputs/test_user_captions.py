@@ -6,11 +6,13 @@ import io
 import json
 import shutil
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from building import counts, json_lines, png, run_build
 from rich.console import Console
 
+from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import InputError
 from glit.inputs.user_captions import read_captions
@@ -114,7 +116,8 @@ def test_half_a_character_drops_the_image_and_names_no_other(tmp_path):
 @pytest.mark.parametrize(
     ("row", "found"),
     [
-        ({"path": "a.png", "caption": ["A cat.", "A dog."]}, "caption = .* .list., want one text"),
+        ({"path": "a.png", "caption": ["A cat.", 7]}, "a list of captions with 7, want one text"),
+        ({"path": "a.png", "caption": {"en": "A cat."}}, "caption = .* .dict., want one text"),
         ({"path": "a.png", "caption": 7}, "caption = '7' .int."),
         ({"image": {"bytes": "x"}, "caption": "A cat."}, "image = .* .dict."),
         ({"path": None, "caption": "A cat."}, "path = 'None' .NoneType."),
@@ -125,3 +128,92 @@ def test_what_is_no_text_never_becomes_one(tmp_path, row, found):
     file.write_text(json.dumps({"path": "b.png", "caption": None}) + "\n" + json.dumps(row))
     with pytest.raises(InputError, match=f"captions.jsonl: row 2 has {found}"):
         list(read_captions(file, str(tmp_path)))
+
+
+BLIP = [
+    {"image": "val2014/a.png", "caption": ["A cat.", "It sleeps."], "image_id": 7},
+    {"image": "b.png", "caption": ["A dog."]},
+    {"image": "c.png", "caption": []},
+]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".parquet"])
+def test_lists_of_captions_as_blip_has_them(tmp_path, suffix):
+    """The annotation files of BLIP (github.com/salesforce/BLIP, data/coco_karpathy_dataset.py)."""
+    file = tmp_path / f"captions{suffix}"
+    if suffix == ".json":
+        file.write_text("\ufeff \n" + json.dumps(BLIP), encoding="utf-8")
+    elif suffix == ".jsonl":
+        file.write_text("".join(json.dumps(row) + "\n" for row in BLIP))
+    else:
+        pq.write_table(pa.Table.from_pylist(BLIP), file)
+    assert list(read_captions(file, str(tmp_path))) == [
+        ("val2014/a.png", "A cat.", 1, "caption-1"),
+        ("val2014/a.png", "It sleeps.", 1, "caption-2"),
+        ("b.png", "A dog.", 2, "caption-1"),
+        ("c.png", "", 3, "caption-1"),
+    ]
+
+
+def test_one_caption_a_picture_in_a_list_of_json(tmp_path):
+    """As BLIP's files for training have them."""
+    file = tmp_path / "train.json"
+    file.write_text(json.dumps([{"image": "a.png", "caption": "A cat.", "image_id": "coco_1"}]))
+    assert list(read_captions(file, str(tmp_path))) == [("a.png", "A cat.", 1, None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[{"image": "a.png", "caption": "A."}, 7]', "row 2 is 7, want an object"),
+        ('[{"image": "a.png", "caption": "A."}, {', "after row 1"),
+        ('[{"image": "a.png", "x": ' + "[" * 100_000, "after row 0 .*nested too deep"),
+        ('[{"image": "a.png", "text": NaN}]', "text = 'nan' .float."),
+        ('[{"picture": "a.png"}]', "row 1 has the keys picture; want one of path, "),
+    ],
+)
+def test_a_damaged_list_of_json_is_named_with_its_row(tmp_path, text, message):
+    file = tmp_path / "captions.json"
+    file.write_text(text)
+    with pytest.raises(InputError, match=message):
+        list(read_captions(file, str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [("c.tsv", "image\tcaption"), ("c.csv", "image;caption"), ("c.csv", "caption;path")],
+)
+def test_tabs_and_semicolons_are_told_by_the_header(tmp_path, name, header):
+    mark = header.strip("abceghimnopt")
+    row = {"image": "a.png", "path": "a.png", "caption": "A cat, a dog."}
+    cells = mark.join(row[column] for column in header.split(mark))
+    (tmp_path / name).write_text(f"{header}\n{cells}\n")
+    assert next(read_captions(tmp_path / name, str(tmp_path)))[:2] == ("a.png", "A cat, a dog.")
+
+
+def test_a_table_without_header_is_refused(tmp_path):
+    (tmp_path / "c.tsv").write_text("a.png\tA cat.\nb.png\tA dog.\n")
+    with pytest.raises(InputError, match=r"row 2 has the keys a.png.A cat\.; want one of path"):
+        list(read_captions(tmp_path / "c.tsv", str(tmp_path)))
+
+
+def test_a_caption_file_beside_an_image_counts_if_there_is_no_text_file(tmp_path):
+    """And a build notices that it was changed."""
+    images = tmp_path / "images"
+    images.mkdir()
+    for number, name in enumerate("abc"):
+        (images / f"{name}.png").write_bytes(png(seed=number))
+    (images / "a.caption").write_text("A red cup.")
+    (images / "b.caption").write_text("Not this one.")
+    (images / "b.txt").write_text("A blue bowl.")
+
+    def texts() -> list[str]:
+        manifest = run_build(
+            images, tmp_path / "out", overrides=["caption.backend=sidecar"], replace=True
+        )
+        assert manifest.counts.drops == {"caption/no_caption": 1}
+        return sorted(row.caption.text for row in Dataset(str(tmp_path / "out")))
+
+    assert texts() == ["A blue bowl.", "A red cup."]
+    (images / "a.caption").write_text("A green plate.")
+    assert texts() == ["A blue bowl.", "A green plate."]

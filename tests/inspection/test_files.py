@@ -86,7 +86,7 @@ def test_stated_sizes(audited, images):
 def test_pictures(audited, images):
     data = (images / "0.png").read_bytes()
     (images / "0.png").write_bytes(data[: len(data) // 2])
-    (images / "1.png").write_bytes(b"\xff\x0a" + bytes(60))
+    (images / "1.png").write_bytes(b"8BPS\0\1" + bytes(60))
     Image.new("RGB", (200, 20)).resize((80, 60)).save(images / "2.png")
     small = io.BytesIO()
     Image.new("RGB", (20, 15)).save(small, "PNG")

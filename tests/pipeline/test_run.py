@@ -149,10 +149,10 @@ def test_an_empty_folder(tmp_path):
 
 
 def test_pictures_of_other_formats_are_drops_and_the_balance_holds(scenes, tmp_path):
-    """JPEG XL by suffix, a JPEG under odd names, text that is no picture."""
+    """JPEG 2000 by suffix, a JPEG under odd names, text that is no picture."""
     folder = with_captions_beside(scenes, tmp_path / "in", 2)
-    other = b"\0\0\0\x0cJXL \r\n\x87\n" + bytes(40)
-    for name in ("a.jxl", "b.JXL", "noext"):
+    other = b"\0\0\0\x0cjP  \r\n\x87\n" + bytes(40)
+    for name in ("a.jp2", "b.JP2", "noext"):
         (folder / name).write_bytes(other)
     (folder / "c.tga").write_bytes(b"x")
     for number, name in enumerate(("d", "e.jpg~", "f.jpg?w=100", "g.jpg.1", ".png", "h.pjpeg")):

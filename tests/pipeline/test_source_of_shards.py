@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -53,6 +54,10 @@ def shards(images, tmp_path_factory) -> Path:
             text = caption if form == "txt" else json.dumps({"caption": caption})
             members += [(name, data), (f"{Path(name).stem}.{form}", text.encode())]
         write_tar(folder / f"{number}.tar", members)
+    with zipfile.ZipFile(folder / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data, caption in images:
+            archive.writestr(f"scenes/{name}", data)
+            archive.writestr(f"scenes/{Path(name).stem}.txt", caption)
     (folder / "tables").mkdir()
     column = [{"bytes": data, "path": name} for name, data, _ in images]
     table = pa.table({"image": column, "caption": [caption for *_, caption in images]})
@@ -82,6 +87,7 @@ def rows_of(dataset) -> list[dict]:
     ("named", "first"),
     [
         ("*.tar", "0.tar::000000.png"),
+        ("all.zip", "all.zip::scenes/000000.png"),
         ("tables/train.parquet", "train.parquet::000000000"),
     ],
 )
@@ -97,10 +103,15 @@ def test_a_build_from_shards_has_the_samples_of_the_files(
 
 def test_shards_on_a_store_are_read_where_they_are(shards, from_files, tmp_path, s3, monkeypatch):
     store = Store(s3.url("shards"))
-    for name in ("0.tar", "1.tar", "tables/train.parquet"):
+    for name in ("0.tar", "1.tar", "all.zip", "tables/train.parquet"):
         store.write(name, (shards / name).read_bytes())
     monkeypatch.setattr(Store, "local_copy", None)
-    for named, number in (("*.tar", NUM), ("tables/*.parquet", NUM), ("1.tar", NUM // 2)):
+    for named, number in (
+        ("*.tar", NUM),
+        ("*.zip", NUM),
+        ("tables/*.parquet", NUM),
+        ("1.tar", NUM // 2),
+    ):
         found = sorted(entries(find_source(f"{store.root}/{named}")), key=lambda each: each.path)
         assert len(found) == number
         root = find_source(f"{store.root}/{named}").root

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 from annotations import found, touch
+from building import json_lines, png, run_build
 
+from glit.dataset.reader import Dataset
 from glit.errors import InputError
+from glit.exporters import export
+from glit.importers import import_captions
 from glit.published import read_annotations
 
 PHOTOS = "../DCI/dataset/densely_captioned_images/photos"
@@ -105,3 +109,67 @@ def test_the_two_lists_of_goal_are_not_taken_for_each_other(tmp_path: Path) -> N
     ):
         with pytest.raises(InputError, match=message):
             found("goal-joint", write(source, changed), tmp_path)
+
+
+def test_the_trainers_list_with_segments(tmp_path: Path) -> None:
+    """Fields as goal_loss_finetuning.py and LISM/make_bbox.py have them; names are the authors'."""
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "sa_1.jpg").write_bytes(png(seed=1))
+
+    def segment(name: str, caption: str, **box: float) -> dict:
+        return {
+            "filename": f"{SEGMENTS}/sa_1.jpg_results/{name}", "caption": caption,
+            "similarity_score": 25.27, "bbox_coordinates": {"width": 10, "height": 12, **box},
+        }  # fmt: skip
+
+    caption = "A mall with escalators. It has  planters. The floor is polished."
+    rows = [
+        {"original_filename": f"{PHOTOS}/sa_1.jpg", "original_caption": caption, "segment": [
+            segment("sa_1_max_3.png", "It has planters", x1=2, y1=3, x2=12, y2=15),
+            segment("sa_1_max_4.png", "A mall with escalators", x1=20, y1=3, x2=30, y2=15),
+            segment("original_image.jpg", "The floor is polished", x1=0, y1=0, x2=48, y2=40),
+            segment("sa_1_max_5.png", "Of another image", x1=0, y1=0, x2=8, y2=4),
+            segment("sa_1_max_6.png", "The floor is polished", x1=float("nan"), y1=0, x2=8, y2=4),
+        ]},
+    ]  # fmt: skip
+    source = write(tmp_path / "docci_segment_sim_bbox_del_org.json", rows)
+    result = import_captions("goal-segments", source, tmp_path / "out.jsonl", images=tmp_path)
+    assert (result.captions, result.regions) == (1, 2)
+    assert [each.split(": ")[1] for each in result.refused] == ["segment 4", "segment 5"]
+    [line] = json_lines(tmp_path / "out.jsonl")
+    said = [
+        (row["box_xyxy"], [line["caption"][first:last] for first, last in row["sentences"]])
+        for row in json_lines(tmp_path / "out.regions.jsonl")
+    ]
+    assert said == [
+        ([2, 3, 12, 15], ["It has  planters"]), ([20, 3, 30, 15], ["A mall with escalators"]),
+    ]  # fmt: skip
+
+
+def test_what_is_exported_for_goal_is_imported_as_it_was(scenes: Path, tmp_path: Path) -> None:
+    run_build(
+        scenes / "images", tmp_path / "one", captions=scenes / "captions.jsonl", limit=3,
+        recipe="mini", overrides=["propose.backend=grid", "pair.rule=lism"],
+    )  # fmt: skip
+    export(Dataset(str(tmp_path / "one")), to="goal", output=tmp_path / "goal")
+    import_captions(
+        "goal-segments", tmp_path / "goal/goal.json", tmp_path / "out.jsonl", images=None
+    )
+    run_build(
+        tmp_path / "goal/images", tmp_path / "two", recipe="provided",
+        captions=tmp_path / "out.jsonl", regions=tmp_path / "out.regions.jsonl",
+    )  # fmt: skip
+
+    def pairs(folder: Path) -> dict[str, set]:
+        return {
+            row.caption.text: {
+                (row.sentences[pair.sentence].text, row.regions[pair.region].box.xyxy)
+                for pair in row.pairs
+                if not pair.global_wins
+            }
+            for row in Dataset(str(folder))
+        }
+
+    before = pairs(tmp_path / "one")
+    assert sum(map(len, before.values())) > 3
+    assert pairs(tmp_path / "two") == {text: found for text, found in before.items() if found}

@@ -54,6 +54,7 @@ def test_every_extra_is_known_with_modules_that_it_brings():
             "glit_mini": "glit-datasets-mini",
             "c2pa": "c2pa-python",
             "lance": "pylance",
+            "pillow_jxl": "pillow-jxl-plugin",
             "skimage": "scikit-image",
         }  # modules of another name than their package
         packages = {named.get(module, module.replace("_", "-")) for module in modules}

@@ -134,7 +134,9 @@ def test_every_command_in_the_docs_parses(line, monkeypatch):
             "train" if "train" in line.split()[1] else "evaluate", recipe, overrides=settings
         )
     elif line.startswith("glit build "):
-        load_recipe(recipe, overrides=settings)
+        files = {"caption": given.get("captions"), "propose": given.get("regions")}
+        brought = [f"{name}.backend=provided" for name, file in files.items() if file]
+        load_recipe(recipe, overrides=[*brought, *settings])
 
 
 def test_the_readme_names_the_two_commands_and_the_makefile_has_them():

@@ -241,7 +241,7 @@ PLANTS: tuple[tuple[str, str, Plant, tuple[str, ...]], ...] = (
     ("stated-shape", "twice the width", plant_shape, _WITH_SIZES),
     ("picture-missing", "no file", plant_missing, _OF_OTHERS),
     ("picture-damaged", "half the file", changed(lambda d: d[: len(d) // 2]), FORMATS),
-    ("picture-format", "JPEG XL", changed(lambda d: b"\xff\x0a" + d), FORMATS),
+    ("picture-format", "Photoshop", changed(lambda d: b"8BPS\0\1" + d), FORMATS),
     ("picture-small", "16 x 16", changed(_small), FORMATS),
     ("name-unsafe", "../, /etc, control", plant_outer_name, _WITH_NAMES),
     ("name-unportable", "con, aux, colon", plant_reserved_name, _WITH_NAMES),

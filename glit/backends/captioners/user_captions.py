@@ -1,4 +1,5 @@
-"""Look up existing captions: in the user's file, or in ``NAME.txt`` beside the image.
+"""Look up existing captions: in the user's file, or in ``NAME.txt`` beside the image, or else in
+``NAME.caption``.
 
 See :mod:`glit.backends.user_tables` for the user's file.
 """
@@ -15,7 +16,7 @@ from glit.backends.protocols import ReadText
 from glit.backends.user_tables import NO_ROW, UserTable
 from glit.data.captions import LONG
 from glit.data.records import Drop
-from glit.storage.members import stem
+from glit.storage.members import ALIKE, stem
 
 SUFFIX = ".txt"
 NO_TEXT = "holds half a character (a lone surrogate), which no UTF-8 text can; write it again"
@@ -76,16 +77,17 @@ class SidecarCaptions:
     strips = True
 
     def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
-        return [self._read(stem(path) + SUFFIX, read_text) for path in paths]
+        return [self._read(stem(path), read_text) for path in paths]
 
-    def _read(self, beside: str, read_text: ReadText) -> str | Drop:
-        try:
-            text = read_text(beside)
-        except (OSError, UnicodeError) as error:
-            return Drop(reason="no_caption", message=f"{beside} cannot be read: {error}")
-        if text is None:
-            return Drop(reason="no_caption", message=f"there is no {posixpath.basename(beside)}")
-        return text
+    def _read(self, name: str, read_text: ReadText) -> str | Drop:
+        for suffix in (SUFFIX, *ALIKE[SUFFIX]):
+            try:
+                text = read_text(name + suffix)
+            except (OSError, UnicodeError) as error:
+                return Drop(reason="no_caption", message=f"{name}{suffix} cannot be read: {error}")
+            if text is not None:
+                return text
+        return Drop(reason="no_caption", message=f"there is no {posixpath.basename(name)}{SUFFIX}")
 
 
 def _provided(brought: BroughtCaptions) -> BroughtCaptions:

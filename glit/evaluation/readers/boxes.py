@@ -7,7 +7,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from glit.evaluation.encode import Box
 from glit.evaluation.questions import ImagePart, Question
 from glit.evaluation.readers.questions import xyxy
 from glit.published.files import check_place, chosen_parts, load_json, plain_pickle
+from glit.published.label_exports import coco_file_name
 from glit.published.stated_sizes import StatedSizes
 
 _MIN_IOU = 0.5
@@ -46,7 +46,7 @@ def class_boxes(annotations: Path, *, images: Path | None, limit: int = 0) -> Cl
     try:
         values = load_json(annotations)
         path_of = {
-            image["id"]: check_place(folder / _file_name(image), folder)
+            image["id"]: check_place(folder / coco_file_name(image), folder)
             for image in values["images"]
         }
         sizes = StatedSizes({path_of[image["id"]]: image for image in values["images"]})
@@ -129,13 +129,6 @@ def expressions(
         ) from error
     sizes.warn(folder / "instances.json")
     return found
-
-
-def _file_name(image: dict[str, Any]) -> str:
-    """COCO's ``file_name``; for LVIS, folder and file at the end of ``coco_url``."""
-    if "file_name" in image:
-        return image["file_name"]
-    return "/".join(urlsplit(image["coco_url"]).path.split("/")[-2:])
 
 
 def _names(category: dict[str, Any]) -> tuple[str, ...]:

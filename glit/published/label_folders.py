@@ -1,0 +1,232 @@
+"""Boxes with a file for every picture: YOLO, Pascal VOC, LabelMe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+from glit.errors import InputError
+from glit.images.formats import suffix_of
+from glit.published.files import ALL, chosen_parts, load_json, no_parts, read_text
+from glit.published.goal import published_place
+from glit.published.picture_folder import PictureFolder, files_below
+from glit.published.region_image import RegionImage, as_number
+from glit.published.xml_files import element_text, xml_root
+
+_MOST_BYTES = 1 << 24
+"""Bytes of a file of labels or names."""
+_MOST_YAML = 1 << 18
+"""Bytes of a file of names in YAML, which takes seconds to read."""
+_MOST_LABELME = 1 << 28
+"""Bytes of a file of LabelMe's, which may hold the picture."""
+_MOST_SHARE = 1.01
+"""The largest share that ultralytics takes as rounded."""
+
+
+def yolo(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
+    """YOLO's labels (docs.ultralytics.com/datasets/detect): ``data.yaml`` or its folder, with
+    ``labels/PART/NAME.txt`` for ``images/PART/NAME.jpg``, or each beside its picture, with names in
+    ``classes.txt``.
+
+    A line is ``class x y width height`` (centre; shares of the picture), a score after it if a
+    model predicted it, or ``class x0 y0 x1 y1 ...``, the corners of a segment or of a turned box,
+    of which the box around is taken.
+    """
+    given = annotations if annotations.is_dir() else annotations.parent
+    names, posed = _class_names(annotations)
+    root = given.parent if given.name == "labels" else given
+    files = _label_files(given)
+    parts = {file: _part(file.relative_to(root)) for file in files}
+    chosen = None if split in (None, ALL) else chosen_parts(split, sorted({*parts.values()} - {""}))
+    pictures = PictureFolder(images or root)
+    for file in files:
+        if chosen is not None and parts[file] not in chosen:
+            continue
+        place = PurePosixPath(file.relative_to(root).as_posix()).with_suffix("")
+        swapped = ["images" if part == "labels" else part for part in place.parts]
+        image = RegionImage(path=pictures.root / f"{place}.jpg", where=_within(file, root))
+        with image.whole():
+            image.path = pictures.find(PurePosixPath(*swapped))
+            for number, line in enumerate(_text_of(file).splitlines(), start=1):
+                if line.strip():
+                    with image.record(f"line {number}"):
+                        _add_yolo(image, line.split(), names, posed=posed)
+        yield image
+
+
+def _add_yolo(image: RegionImage, fields: list[str], names: Sequence[str], *, posed: bool) -> None:
+    number, *values = fields
+    shares = [as_number(each) for each in values]
+    score = None
+    if posed:
+        shares = shares[:4]
+    elif len(shares) % 2:
+        *shares, score = shares
+    if len(shares) != 4 and len(shares) < 6:
+        raise ValueError(f"{len(fields)} fields, want a class and 4, or 6 and more")
+    if min(shares) < 1 - _MOST_SHARE or max(shares) > _MOST_SHARE:
+        raise ValueError(f"{' '.join(values)[:60]}: want shares of the picture, from 0 to 1")
+    if not (number.isdecimal() and int(number) < len(names)):
+        raise ValueError(f"class {number[:20]}, want a number from 0 to {len(names) - 1}")
+    if len(shares) == 4:
+        x, y, width, height = shares
+        box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+    else:
+        across, down = shares[::2], shares[1::2]
+        box = (min(across), min(down), max(across), max(down))
+    image.add(box, label=names[int(number)], score=score)
+
+
+def _class_names(annotations: Path) -> tuple[list[str], bool]:
+    """The names of the classes, and whether labels have key points after their box."""
+    file = _names_file(annotations) if annotations.is_dir() else annotations
+    if file.suffix.lower() not in (".yaml", ".yml"):
+        return [line.strip() for line in _text_of(file).splitlines() if line.strip()], False
+    import yaml
+
+    try:
+        values: Any = yaml.safe_load(read_text(file, most=_MOST_YAML))
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{file.name}: no YAML ({' '.join(str(error).split())})") from error
+    names = values["names"]
+    if isinstance(names, dict):
+        names = [names[number] for number in range(len(names))]
+    if not (isinstance(names, list) and all(isinstance(name, str | int) for name in names)):
+        raise ValueError(f"{file.name}: names: want a list, or numbers from 0 with names")
+    return list(map(str, names)), "kpt_shape" in values
+
+
+def _names_file(folder: Path) -> Path:
+    places = [folder, *([folder.parent] if folder.name == "labels" else [])]
+    yamls = [each for place in places for kind in ("*.yaml", "*.yml") for each in place.glob(kind)]
+    if len(yamls) > 1:
+        raise InputError(f"{folder}: has {yamls[0].name} and {yamls[1].name}; give one of them")
+    plain = [place / name for place in places for name in ("classes.txt", "obj.names")]
+    found = [*yamls, *(each for each in plain if each.is_file())]
+    if not found:
+        raise InputError(f"{folder}: no data.yaml and no classes.txt, so the classes have no names")
+    return found[0]
+
+
+def _label_files(given: Path) -> list[Path]:
+    """The files in folders ``labels``; without such a folder, those beside a picture."""
+    files = list(files_below(given, ".txt"))
+    if given.name == "labels":
+        return [file for file in files if file.name != "classes.txt"]
+    found = [file for file in files if "labels" in file.relative_to(given).parts[:-1]]
+    if found:
+        return found
+    stems: dict[Path, set[str]] = {}
+    for file in files:
+        if file.parent not in stems:
+            names = os.listdir(file.parent)
+            stems[file.parent] = {os.path.splitext(n)[0] for n in names if suffix_of(n) != ".txt"}
+    return [file for file in files if file.stem in stems[file.parent]]
+
+
+def _part(place: Path) -> str:
+    folders = [part for part in place.parts[:-1] if part not in ("labels", "images")]
+    return folders[0] if folders else ""
+
+
+def voc(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
+    """Pascal VOC (its development kit, section 4): the folder with ``Annotations/*.xml`` and
+    ``JPEGImages``, a folder of such files, or one.
+
+    Corners count pixels from 1 to the last one inside. A part of an object is left.
+    """
+    root = annotations if annotations.is_dir() else annotations.parent
+    own = root / "Annotations"
+    folder = own if own.is_dir() else root
+    files = list(files_below(folder, ".xml")) if annotations.is_dir() else [annotations]
+    chosen = None if split in (None, ALL) else _voc_names(root / "ImageSets" / "Main", split)
+    base = images or root
+    pictures = PictureFolder(base)
+    for file in files:
+        stem = file.relative_to(folder).with_suffix("").as_posix()
+        if chosen is not None and stem not in chosen:
+            continue
+        image = RegionImage(path=base / f"{stem}.jpg", where=_within(file, root), shares=False)
+        with image.whole():
+            _read_voc(image, file, pictures)
+        yield image
+
+
+def _voc_names(folder: Path, split: str | None) -> set[str]:
+    lists = {file.stem: file for file in files_below(folder, ".txt")}
+    chosen = chosen_parts(split, sorted(lists))
+    lines = (line for part in chosen for line in _text_of(lists[part]).splitlines())
+    return {line.split()[0] for line in lines if line.strip()}
+
+
+def _read_voc(image: RegionImage, file: Path, pictures: PictureFolder) -> None:
+    root = xml_root(file, "annotation", most=_MOST_BYTES)
+    name = PureWindowsPath(element_text(root, "filename").strip()).as_posix()
+    place = PurePosixPath("JPEGImages", name)
+    if suffix_of(name):
+        image.path = published_place(str(place), pictures.root)
+    else:
+        image.path = pictures.find(place)
+    if root.find("size") is not None:
+        sides = [as_number(element_text(root, f"size/{side}")) for side in ("width", "height")]
+        image.stated = (sides[0], sides[1]) if all(sides) else None  # some tools write 0
+    for number, each in enumerate(root.iter("object"), start=1):
+        with image.record(f"object {number}"):
+            x0, y0, x1, y1 = (
+                as_number(element_text(each, f"bndbox/{key}"))
+                for key in ("xmin", "ymin", "xmax", "ymax")
+            )
+            image.add((x0 - 1, y0 - 1, x1, y1), label=element_text(each, "name").strip())
+
+
+def labelme(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
+    """LabelMe (github.com/wkentaro/labelme): a file beside each picture, as it saves them, or a
+    folder of such files.
+
+    ``shapes`` have a ``shape_type`` and ``points`` in pixels from the edge. Polygons get a mask;
+    lines and points have no box and are left out.
+    """
+    no_parts(split)
+    root = annotations if annotations.is_dir() else annotations.parent
+    files = files_below(root, ".json") if annotations.is_dir() else [annotations]
+    for file in files:
+        image = RegionImage(path=file.with_suffix(".jpg"), where=_within(file, root), shares=False)
+        with image.whole():
+            values = load_json(file, most=_MOST_LABELME)
+            name = PureWindowsPath(values["imagePath"]).as_posix()
+            image.path = published_place(name, images) if images else file.parent / name
+            width, height = values.get("imageWidth"), values.get("imageHeight")
+            image.stated = None if width is None and height is None else (width, height)
+            for number, shape in enumerate(values["shapes"], start=1):
+                with image.record(f"shape {number}"):
+                    _add_shape(image, shape)
+        yield image
+
+
+def _add_shape(image: RegionImage, shape: dict[str, Any]) -> None:
+    kind = shape.get("shape_type") or "polygon"
+    points = [(as_number(x), as_number(y)) for x, y in shape["points"]]
+    across, down = [x for x, _ in points], [y for _, y in points]
+    box = (min(across), min(down), max(across), max(down))
+    segmentation = None
+    if kind == "polygon" and image.stated:
+        segmentation = [[edge for point in points for edge in point]]
+    elif kind == "circle":
+        (x, y), (x1, y1) = points
+        radius = ((x1 - x) ** 2 + (y1 - y) ** 2) ** 0.5
+        box = (x - radius, y - radius, x + radius, y + radius)
+    elif kind == "mask":  # from the first to the last pixel
+        box = (box[0], box[1], box[2] + 1, box[3] + 1)
+    elif kind not in ("rectangle", "polygon"):
+        raise ValueError(f"a {kind[:30]}, which has no box")
+    image.add(box, label=str(shape["label"]), segmentation=segmentation)
+
+
+def _text_of(file: Path) -> str:
+    return read_text(file, most=_MOST_BYTES)
+
+
+def _within(file: Path, root: Path) -> str:
+    return file.relative_to(root).as_posix()

@@ -1,0 +1,46 @@
+"""Read captions with grounded expressions, as NVIDIA TAO's auto-label service writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from glit.data.frames import stated_size
+from glit.published.files import json_lines, no_parts
+from glit.published.goal import published_place
+from glit.published.region_image import RegionImage
+from glit.published.regions import phrase_places
+
+
+def tao(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
+    """``annotations.jsonl`` of TAO's 2D grounding (docs.nvidia.com/tao, auto-label).
+
+    A line has ``image_path``, ``width``, ``height``, ``cleaned_caption`` (else ``caption``) and
+    ``expressions``: ``text``, ``char_span`` of the caption, and ``instances`` of ``bbox`` (xyxy
+    pixels) and ``score`` or ``bbox_score``. An expression without ``char_span`` is looked for in
+    the caption. What TAO trains on is ODVG, which ``odvg`` reads.
+    """
+    no_parts(split)
+    folder = images or annotations.parent
+    for number, line in enumerate(json_lines(annotations), start=1):
+        image = RegionImage(path=folder, where=f"line {number}", shares=False)
+        with image.whole():
+            image.path = published_place(line["image_path"], folder)
+            image.stated = stated_size(line)
+            caption = line.get("cleaned_caption") or line["caption"]
+            span = image.say(caption)
+            for at, each in enumerate(line["expressions"], start=1):
+                with image.record(f"expression {at}"):
+                    _add_expression(image, each, caption, span)
+        yield image
+
+
+def _add_expression(image: RegionImage, each: dict[str, Any], caption: str, span: Any) -> None:
+    if not each["instances"]:
+        return
+    stated = [each["char_span"]] if each.get("char_span") else ()
+    spans = [span(first, last) for first, last in phrase_places(caption, each["text"], stated)]
+    for instance in each["instances"]:
+        score = instance.get("score", instance.get("bbox_score"))
+        image.add(instance["bbox"], key="phrases", score=score, spans=spans)
