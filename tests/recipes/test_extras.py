@@ -53,6 +53,7 @@ def test_every_extra_is_known_with_modules_that_it_brings():
         named = {
             "glit_mini": "glit-datasets-mini",
             "c2pa": "c2pa-python",
+            "cv2": "opencv-python-headless",
             "lance": "pylance",
             "pillow_jxl": "pillow-jxl-plugin",
             "skimage": "scikit-image",
