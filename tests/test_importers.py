@@ -155,6 +155,54 @@ def test_missing_images_are_listed(tmp_path, run_glit):
     assert len(json_lines(tmp_path / "captions.jsonl")) == 2
 
 
+def test_images_are_found_by_their_names_in_other_places(tmp_path, run_glit):
+    """In another folder, with another suffix; not where two have the name."""
+    source = docci(tmp_path)
+    folder = tmp_path / "images"
+    (folder / "a").mkdir()
+    (folder / "train.jpg").rename(folder / "a" / "train.jpg")
+    (folder / "test.jpg").rename(folder / "a" / "TEST.png")
+    (folder / "b").mkdir()
+    (folder / "qual_dev.jpg").rename(folder / "a" / "qual_dev.jpg")
+    touch(folder / "b" / "qual_dev.jpg")
+    words = ["import", source, "--format", "docci", "-o", tmp_path / "captions.jsonl", "--attach"]
+    done = run_glit(*words)
+    assert done.code == 0 and "2 of their images were found by name" in done.output
+    found = {row["path"]: row["caption"] for row in json_lines(tmp_path / "captions.jsonl")}
+    assert found == {"images/a/train.jpg": "Of train.", "images/a/TEST.png": "Of test."}
+    assert "1 image is missing" in done.errors and "qual_dev.jpg" in done.errors
+
+
+@pytest.mark.parametrize(("stated", "number"), [(None, 0), ((64, 48), 1), ((64, 64), 0)])
+def test_numbers_in_names_tell_pictures_whose_size_is_stated(tmp_path, stated, number):
+    """COCO's names of two years; a picture of another shape is not the one."""
+    from PIL import Image
+
+    Image.new("RGB", (128, 96)).save(tmp_path / "COCO_train2014_000000000009.jpg")
+    row = {
+        "filename": "/data/train2017/000000000009.jpg",
+        "grounding": {
+            "caption": "A red cup.",
+            "regions": [
+                {"phrase": "A red cup", "bbox": [1, 2, 30, 40], "tokens_positive": [[0, 9]]}
+            ],
+        },
+    }
+    if stated:
+        row |= {"width": stated[0], "height": stated[1]}
+    source = lines(tmp_path / "odvg.jsonl", [row])
+    output = tmp_path / "made.jsonl"
+    try:
+        found = import_captions("odvg", source, output, images=tmp_path, attach=True)
+    except InputError:
+        assert not number
+        return
+    assert (found.captions, found.elsewhere, found.scaled) == (number, number, number)
+    (box,) = json_lines(tmp_path / "made.regions.jsonl")
+    assert box["path"] == "COCO_train2014_000000000009.jpg"
+    assert box["box_xyxy"] == [2, 4, 60, 80]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

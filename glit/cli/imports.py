@@ -28,6 +28,10 @@ def import_command(
     split: Annotated[
         str | None, typer.Option("--split", help="Parts, joined by +. Default: all.")
     ] = None,
+    attach: Annotated[
+        bool,
+        typer.Option("--attach", help="Look for images by name anywhere below the image folder."),
+    ] = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -42,7 +46,7 @@ def import_command(
     path = local_file(output)
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
         found = import_captions(
-            form, annotations, path, images=images, split=split, progress=progress
+            form, annotations, path, images=images, split=split, attach=attach, progress=progress
         )
     has_captions = found.regions is None or found.captions > 0
     if as_json:
@@ -60,6 +64,8 @@ def import_command(
         masks = f", {found.masks} with a mask" if found.masks else ""
         of = "" if has_captions else f" of {found.boxed} images"
         print(f"{found.regions} boxes{of}: {regions_file(path)}{masks}{edge}{left}")
+    if found.elsewhere:
+        print(f"{found.elsewhere} of their images were found by name, in another place")
     for count, how in ((found.scaled, "scaled"), (found.turned, "turned")):
         if count:
             print(f"boxes of {count} image{'s' * (count > 1)} were {how}: {CHANGES[how]}")

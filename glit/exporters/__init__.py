@@ -74,7 +74,9 @@ EXPORTERS: dict[str, ExportFormat] = {
         write=export_mdetr, read_by="pycocotools, MDETR's loaders", needs_regions=True
     ),
     "odvg": ExportFormat(
-        write=export_odvg, read_by="MM-Grounding-DINO, LLMDet", needs_regions=True
+        write=export_odvg,
+        read_by="MM-Grounding-DINO, LLMDet, Grounding DINO of NVIDIA TAO",
+        needs_regions=True,
     ),
     "webdataset": ExportFormat(write=export_webdataset, read_by="webdataset"),
     "annotations": ExportFormat(

@@ -21,6 +21,7 @@ from typing import IO, Any
 from glit.data.captions import LONG
 from glit.data.frames import Frame, checked_size
 from glit.errors import InputError, closest, cut
+from glit.importers.named_files import NamedFiles
 from glit.published import FORMATS, RegionFormat, imported
 from glit.published.files import AnnotatedImage, leads_out, on_disk
 from glit.published.region_image import RegionImage, frame_of, moved_box
@@ -67,6 +68,8 @@ class Imported:
     """True if boxes have phrases."""
     folder: str = ""
     """The folder that holds all their images, for formats with boxes."""
+    elsewhere: int = 0
+    """Images that were found by their names, not where the annotations say."""
 
 
 def regions_file(output: Path) -> Path:
@@ -85,6 +88,7 @@ def import_captions(
     *,
     images: Path | None,
     split: str | None = None,
+    attach: bool = False,
     progress: StageProgress | None = None,
 ) -> Imported:
     """Write the captions of published annotations, and their boxes beside them.
@@ -95,6 +99,8 @@ def import_captions(
         output: a ``.jsonl`` file; one that exists is replaced.
         images: folder with the images; where the format has its own folder, that is the default.
         split: which parts, several joined by ``+``; None for all.
+        attach: look for images that are not where the annotations say by their names, anywhere
+            below the folder; see :class:`glit.importers.named_files.NamedFiles`.
         progress: shows images done; all annotations of captions alone are in memory by then.
 
     Raises:
@@ -108,14 +114,14 @@ def import_captions(
         raise InputError(f"{annotations}: no such file or folder; give the {name} annotations")
     told = progress or null_progress()
     form = FORMATS[name]
-    folder = form.picture_folder(annotations, images)
+    pictures = _Pictures(form.picture_folder(annotations, images), attach=attach)
     try:
         if isinstance(form, RegionFormat):
             read = form.read(annotations, images, split or "all")
-            return _write_regions(read, output, annotations, folder, captions=form.captions)
+            return _write_regions(read, output, annotations, pictures, captions=form.captions)
         found = list(form.read(annotations, images, split or "all"))
         told.begin("images", total=len(found), done=0, drops=False)
-        return _write_captions(found, output, annotations, told, folder)
+        return _write_captions(found, output, annotations, told, pictures)
     except (IsADirectoryError, NotADirectoryError) as error:
         kind, wanted = ("folder", "file") if annotations.is_dir() else ("file", "folder")
         raise InputError(
@@ -132,12 +138,43 @@ def import_captions(
         ) from error
 
 
+class _Pictures:
+    """The picture files that annotations name.
+
+    Args:
+        folder: that they are below.
+        attach: whether those that are not where they should be are looked for by name.
+    """
+
+    def __init__(self, folder: Path, *, attach: bool) -> None:
+        self._folder = folder
+        self._named = NamedFiles(folder) if attach else None
+        self.elsewhere = 0
+
+    def find(self, path: Path, *, sized: bool = False) -> tuple[Path, str]:
+        """Return a picture's file, and what is wrong with its name; the file need not exist.
+
+        Args:
+            path: as the annotations name it.
+            sized: whether they state the picture's size.
+        """
+        fault = leads_out(path, self._folder)
+        here = path if fault else on_disk(path, self._folder)
+        if self._named is None or (not fault and here.is_file()):
+            return here, fault
+        found = self._named.find(path, sized=sized)
+        if found is None:
+            return here, fault
+        self.elsewhere += 1
+        return found, ""
+
+
 def _write_captions(
     found: list[AnnotatedImage],
     output: Path,
     annotations: Path,
     told: StageProgress,
-    pictures: Path,
+    pictures: _Pictures,
 ) -> Imported:
     written = without = 0
     missing: list[str] = []
@@ -147,11 +184,12 @@ def _write_captions(
     kinds: dict[str, None] = {}
     with _new_file(output) as file:
         for image in found:
+            path, fault = pictures.find(image.path) if image.captions else (image.path, "")
             if not image.captions:
                 without += 1
-            elif fault := leads_out(image.path, pictures):
+            elif fault:
                 refused.append(fault)
-            elif not (path := on_disk(image.path, pictures)).is_file():
+            elif not path.is_file():
                 missing.append(str(image.path))
             else:
                 for kind, caption in _by_kind(image, has_long=has_long):
@@ -165,6 +203,7 @@ def _write_captions(
     return Imported(
         captions=written, without=without, missing=tuple(missing),
         kinds=tuple(kinds) if several else (), refused=tuple(refused),
+        elsewhere=pictures.elsewhere,
     )  # fmt: skip
 
 
@@ -185,7 +224,7 @@ def _write_regions(
     found: Iterable[RegionImage],
     output: Path,
     annotations: Path,
-    pictures: Path,
+    pictures: _Pictures,
     *,
     captions: bool,
 ) -> Imported:
@@ -208,11 +247,11 @@ def _write_regions(
             if not image.rows or (captions and not image.caption):
                 counts["without"] += 1
                 continue
-            if fault := leads_out(image.path, pictures):
+            image.path, fault = pictures.find(image.path, sized=image.stated is not None)
+            if fault:
                 whole.append(f"{image.where}: {fault}")
                 refused.append(whole[-1])
                 continue
-            image.path = on_disk(image.path, pictures)
             if not image.path.is_file():
                 missing.append(str(image.path))
                 continue
@@ -240,7 +279,7 @@ def _write_regions(
         without=counts["without"], missing=tuple(missing),
         regions=counts["regions"], cut=counts["cut"], empty=counts["empty"],
         scaled=counts["scaled"], turned=counts["turned"], refused=tuple(refused), phrases=phrases,
-        folder=folder,
+        folder=folder, elsewhere=pictures.elsewhere,
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ NOTHING = "there is nothing of that to look at"
 """Reason of a kind whose texts, boxes or captions the format does not have."""
 _AHEAD = 32
 _BATCH = 64
-_OF_PICTURES = ("picture-damaged", "picture-format", "picture-small")
+_OF_PICTURES = ("picture-damaged", "picture-format", "picture-small", "mining-prohibited")
 _OF_CAPTIONS = ("caption-empty", "caption-looping", "caption-refusal", "caption-language")
 _OF_SPANS = ("span-words", "text-outside", "span-in-word")
 _OF_BOXES = ("box-outside", "box-empty")
@@ -73,8 +73,8 @@ def inspect(
                 repeats.add(item.name, item.captions or ())
                 if item.address:
                     addresses.add(item.address, item.name)
-                if item.licence:
-                    licences[item.licence] += 1
+                if licence := item.licence or (picture.licence if picture else ""):
+                    licences[licence] += 1
             if test_set is not None:
                 _compare(some, test_set, tally, thumbnailer)
             number += len(some)

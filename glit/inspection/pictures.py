@@ -10,6 +10,7 @@ from glit.errors import StorageError, first_line
 from glit.images import ImageError, decode, picture_frame
 from glit.inspection.boxes import PictureSize
 from glit.inspection.items import Item
+from glit.rights import read_rights
 
 LEAST_SIDE = 32
 """Pixels; a side of fewer shows a model next to nothing."""
@@ -23,6 +24,8 @@ class PictureCheck:
     missing: bool = False
     size: PictureSize | None = None
     sha256: str = ""
+    licence: str = ""
+    """The licence that the picture's own metadata names."""
     thumbnail: Thumbnail | None = None
     """To compare with those of a test set; None if nobody asks."""
 
@@ -54,9 +57,13 @@ def check_picture(item: Item, *, compare: bool) -> PictureCheck | None:
         code = "picture-format" if error.reason == "unsupported_format" else "picture-damaged"
         return PictureCheck(faults=((code, str(error)),))
     height, width = pixels.shape[:2]
-    small = f"{width}x{height} pixels"
+    rights = read_rights(data)
+    faults = [("picture-small", f"{width}x{height} pixels")] * (min(width, height) < LEAST_SIDE)
+    if rights.mining == "prohibited":
+        faults.append(("mining-prohibited", f"by its {rights.sources['mining']}"))
     return PictureCheck(
-        faults=(("picture-small", small),) if min(width, height) < LEAST_SIDE else (),
+        faults=tuple(faults),
+        licence=rights.licence or "",
         size=PictureSize(width=width, height=height, orientation=orientation),
         sha256=hashlib.sha256(data).hexdigest() if compare else "",
         thumbnail=thumbnail(pixels) if compare else None,

@@ -15,13 +15,19 @@ _BY_IMPORT = frozenset(
 """Faults that an import leaves out or mends: it cuts, scales and turns boxes."""
 _BY_BUILD = frozenset(
     ("picture-damaged", "picture-format", "picture-small", "caption-empty", "caption-looping",
-     "caption-refusal", "caption-language")
+     "caption-refusal", "caption-language", "mining-prohibited")
 )  # fmt: skip
 _BY_VERIFY = frozenset(
     ("unreadable", "span-words", "token-span", "text-outside", "box-outside", "box-empty",
      "box-units", "box-corners", "stated-size", "stated-turned", "stated-shape", "picture-damaged")
 )  # fmt: skip
 """Faults that break a promise of the data format: only another build mends them."""
+_SETTINGS = {
+    "picture-small": ["--set", f"ingest.min_side={LEAST_SIDE}"],
+    "mining-prohibited": [
+        "--set", "rights.enabled=true", "--set", 'rights.drop=["mining_prohibited"]',
+    ],
+}  # fmt: skip
 _KEEP = {
     "picture-small": f"least(width, height) >= {LEAST_SIDE}",
     "caption-empty": "length(trim(caption)) > 0",
@@ -64,7 +70,7 @@ def repair(
     if form == "images":
         words = ["glit", "build", what, "-o", "dataset", "-r", "captions-only"]
         words += ["--set", "caption.backend=sidecar"]
-        words += ["--set", f"ingest.min_side={LEAST_SIDE}"] if code == "picture-small" else []
+        words += _SETTINGS.get(code, [])
         return shlex.join(words) if code in _BY_BUILD else ""
     if form in ("captions", "regions") or code not in _BY_IMPORT:
         return ""

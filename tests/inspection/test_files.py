@@ -11,6 +11,7 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from noticed import noticed
 from PIL import Image
 from sound_files import caption, mdetr_values, odvg_rows
 
@@ -98,6 +99,16 @@ def test_pictures(audited, images):
         "picture-damaged": ["0.png"], "picture-missing": ["4.png"], "picture-format": ["1.png"],
         "picture-small": ["3.png"], "stated-size": ["2.png", "3.png"],
     }  # fmt: skip
+
+
+def test_a_picture_that_forbids_training_and_its_licence(audited, images):
+    """Written by exiv2."""
+    notices = {
+        "Xmp.plus.DataMining": "http://ns.useplus.org/ldf/vocab/DMI-PROHIBITED-AIMLTRAINING",
+        "Xmp.xmpRights.WebStatement": "https://example.org/licence",
+    }
+    (images / "1.png").write_bytes(noticed((images / "1.png").read_bytes(), notices))
+    assert audited(odvg_rows()) == {"mining-prohibited": ["1.png"]}
 
 
 def test_names(audited, images, tmp_path):

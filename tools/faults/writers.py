@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from PIL import Image
+
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import GlitError
@@ -41,6 +43,8 @@ WRITERS: dict[str, str] = {
     "export to coco": "export a --to coco -o OUT",
     "export to goal": "export a --to goal -o OUT",
     "export to lance": "export a --to lance -o OUT",
+    "export annotations": "export a --to annotations -o OUT",
+    "attach": "attach c --images changed -o OUT",
     "import": "import annotations.json --format coco --images s/images -o OUT.jsonl",
     "references": "overlap s/images -o OUT.parquet",
     "view": "view a -o OUT.html",
@@ -64,7 +68,7 @@ PAIRS: tuple[tuple[str, ...], ...] = (
 
 
 def prepare(folder: Path) -> None:
-    """Two datasets, corrections of one of them, and annotations."""
+    """Two datasets, corrections of one of them, annotations, and one without its pictures."""
     write_scenes(folder / "s", num=10, seed=7)
     write_scenes(folder / "t", num=4, seed=99)
     for scenes, name in (("s", "a"), ("t", "b")):
@@ -72,6 +76,10 @@ def prepare(folder: Path) -> None:
             f"build {scenes}/images -o {name} -r mini --captions {scenes}/captions.jsonl {LOCAL}"
         )
         assert run(folder, words)[0] == 0, (folder / "said").read_text()
+    assert run(folder, "export a --to annotations -o c")[0] == 0, (folder / "said").read_text()
+    (folder / "changed").mkdir()
+    for number, row in enumerate(Dataset(str(folder / "a"))):
+        Image.fromarray(row.pixels()).save(folder / "changed" / f"{number}.jpg", quality=88)
     lines = (folder / "s" / "captions.jsonl").read_text(encoding="utf-8").splitlines()
     entries = [json.loads(line) for line in lines]
     images = [{"id": n, "file_name": Path(e["path"]).name} for n, e in enumerate(entries)]
