@@ -119,6 +119,8 @@ def export_annotations(
         folder, manifest, name=folder.name.strip(".").removesuffix(".partial"),
         caution=dataset_caution(dataset), certificates=before.certificates,
     )  # fmt: skip
+    if source.exists("README.md"):  # with what a person wrote into it
+        (folder / "README.md").write_bytes(source.read("README.md"))
 
 
 def _told(data: bytes, thumbnails: bool) -> dict[str, Any]:

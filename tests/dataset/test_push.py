@@ -77,6 +77,19 @@ def test_the_hub_gets_the_folders_bytes_once(hub, licensed, run_glit):
     assert len(there.commits) == 1
 
 
+def test_a_dataset_without_its_pictures_is_attached_from_the_hub(hub, licensed, scenes, tmp_path):
+    pytest.importorskip("cv2")
+    glit.push(licensed, NAME, images=False)
+    there = hub.repositories[NAME].files
+    assert "pictures.parquet" in there and b"license: cc-by-4.0" in there["README.md"]
+    assert not any(b"\x89PNG\r\n" in data for data in there.values())
+    assert glit.verify(ADDRESS) == []
+    made = glit.attach(ADDRESS, [scenes / "images"], tmp_path / "whole")
+    assert made.found == {"bytes": len(glit.open_dataset(licensed))}
+    whole = glit.open_dataset(tmp_path / "whole").table().drop_columns(["attached"])
+    assert whole.equals(glit.open_dataset(licensed).table())
+
+
 @pytest.mark.slow
 def test_a_dataset_is_read_on_the_hub(hub, licensed, run_glit, tmp_path):
     glit.push(licensed, NAME, private=True)
