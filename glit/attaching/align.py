@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from glit.images import Pixels
 
-_MOST_APART, _MOST_ROUGH = 9.0, 15.0
-"""Differences, in grey levels, up to which two pictures are the same one."""
+_MOST_APART, _MOST_ROUGH, _COARSE = 9.0, (11.0, 15.0), 1.2
+"""Differences, in grey levels, up to which two pictures are the same one; the second of the rough
+ones for coarse pictures, whose edges a new encoding moves."""
 _LEAST_SHOWN = 0.15
 """Share of a published picture that a cut one shows, at least."""
 _LIKELY = 0.85
@@ -181,7 +182,7 @@ def _compared(
     agreed = agreement(published.pixels, undone, line, coarse)
     if agreed is None or agreed.shown < _LEAST_SHOWN:
         return None
-    if agreed.apart > _MOST_APART or agreed.rough > _MOST_ROUGH:
+    if agreed.apart > _MOST_APART or agreed.rough > _MOST_ROUGH[coarse > _COARSE]:
         return None
     (sx, tx), (sy, ty) = agreed.line
     height, width = published.pixels.shape[:2]

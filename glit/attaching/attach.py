@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import shutil
 import threading
 from collections import Counter, OrderedDict, defaultdict
@@ -222,23 +221,24 @@ class _Search:
                         new = Found(how=how, file=file, sha256=row["sha256"])
                         if sample not in found or new.rank < found[sample].rank:
                             found[sample] = new
-        missing = [n for n in range(len(self._dataset)) if n not in found]
-        if missing and self._published.has_thumbnails:
-            self._by_looks(missing, parts, key, found)
+        if len(found) < len(self._dataset) and self._published.has_thumbnails:
+            self._by_looks(parts, key, found)
         return found, files, unreadable
 
-    def _by_looks(
-        self, missing: list[int], parts: list[str], key: str, found: dict[int, Found]
-    ) -> None:
-        """Find the samples that are missing among the files that are nobody's."""
-        rounds = range(0, len(missing), _PUBLISHED_AT_ONCE)
+    def _by_looks(self, parts: list[str], key: str, found: dict[int, Found]) -> None:
+        """Find the samples that are missing among the files that are nobody's.
+
+        All samples are compared: a part that two of them share may be of one that was found.
+        """
+        total = len(self._dataset)
+        rounds = range(0, total, _PUBLISHED_AT_ONCE)
         self._progress.begin(
             "compare pictures", total=len(rounds) * len(parts), done=0, drops=False
         )
         candidates: dict[int, list[Found]] = defaultdict(list)
         for first in rounds:
-            samples = missing[first : first + _PUBLISHED_AT_ONCE]
-            name = hashlib.sha256(json.dumps([key, samples]).encode()).hexdigest()[:16]
+            samples = range(first, min(total, first + _PUBLISHED_AT_ONCE))
+            name = hashlib.sha256(f"{key} {samples}".encode()).hexdigest()[:16]
             index = None
             for part in parts:
                 path = self._work / f"found-{name}-{part.removeprefix('files-')}"
@@ -252,17 +252,19 @@ class _Search:
                 for row in table.to_pylist():
                     candidates[row["sample"]].append(_as_found(row))
                 self._progress.advance(1)
-        users: dict[UserFile, set[int]] = defaultdict(set)
-        best = {sample: min(own, key=lambda e: e.rank) for sample, own in candidates.items()}
-        for sample, each in best.items():
-            users[each.file].add(sample)
-        for sample, each in best.items():
-            if len(users[each.file]) > 1 and any(best[s].shown < _WHOLE for s in users[each.file]):
-                self.ambiguous[sample] = self._pictures.place(each.file)
+        users: dict[UserFile, list[Found]] = defaultdict(list)
+        for each in (each for own in candidates.values() for each in own):
+            users[each.file].append(each)
+        for sample, own in candidates.items():
+            if sample in found:
+                continue
+            sure = [e for e in own if len(users[e.file]) == 1 or _all_whole(users[e.file])]
+            if sure:
+                found[sample] = min(sure, key=lambda each: each.rank)
             else:
-                found[sample] = each
+                self.ambiguous[sample] = self._pictures.place(own[0].file)
 
-    def _compare(self, samples: list[int], index: Index, part: Part) -> pa.Table:
+    def _compare(self, samples: Sequence[int], index: Index, part: Part) -> pa.Table:
         rows = [row for row in part.table.to_pylist() if row["signatures"] is not None]
         stems = self._published.stems(samples)
 
@@ -289,6 +291,11 @@ class _Search:
         with ThreadPoolExecutor(usable_cores()) as pool:
             found = map_ahead(pool, compared, rows, most=2 * usable_cores())
             return pa.Table.from_pylist([r for own in found for r in own], schema=_FOUND)
+
+
+def _all_whole(found: Sequence[Found]) -> bool:
+    """Return whether a file is the whole picture of each sample that it may be: copies."""
+    return all(each.shown >= _WHOLE for each in found)
 
 
 def _as_row(

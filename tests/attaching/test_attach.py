@@ -182,6 +182,26 @@ def test_captions_that_name_a_side_leave_mirrored_pictures_out(tmp_path, scenes)
     assert not any(r.label for r in row.regions if r.is_grid), "a cell's label names its place"
 
 
+def test_a_part_that_two_samples_share_is_given_to_neither(tmp_path, scenes):
+    """Also where one of them was found by another file."""
+    parts = [Image.open(scenes / "images" / f"{n:06d}.png").convert("RGB") for n in range(3)]
+    lines = []
+    for folder in ("images", "mine"):
+        (tmp_path / folder).mkdir()
+    for name, right in (("a", 1), ("b", 2)):
+        whole = np.concatenate([np.asarray(parts[0]), np.asarray(parts[right])], axis=1)
+        Image.fromarray(whole).save(tmp_path / "images" / f"{name}.png")
+        lines.append(json.dumps({"path": f"{name}.png", "caption": "A thing. Another thing."}))
+    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+    run_build(tmp_path / "images", tmp_path / "ds", captions=tmp_path / "captions.jsonl")
+    glit.export(tmp_path / "ds", to="annotations", output=tmp_path / "annotations")
+    shutil.copy(tmp_path / "images" / "a.png", tmp_path / "mine" / "whole.png")
+    parts[0].save(tmp_path / "mine" / "part.jpg", quality=92)
+    made = glit.attach(tmp_path / "annotations", [tmp_path / "mine"], tmp_path / "out")
+    assert (made.found, made.drops) == ({"bytes": 1}, {"ambiguous_picture": 1})
+    assert glit.verify(tmp_path / "out") == []
+
+
 def boxes(row) -> set[tuple[float, ...]]:
     return {region.box.xyxy for region in row.regions}
 
