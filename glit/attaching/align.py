@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 
     from glit.images import Pixels
 
-_MOST_APART, _MOST_ROUGH, _COARSE = 9.0, (11.0, 15.0), 1.2
-"""Differences, in grey levels, up to which two pictures are the same one; the second of the rough
-ones for coarse pictures, whose edges a new encoding moves."""
+_MOST_APART = {"same": 9.0, "changed": 7.0, "grey": 5.0}
+"""Difference, in grey levels, up to which two pictures are the same one: less where tones changed,
+as those hide differences."""
+_MOST_ROUGH, _COARSE = (11.0, 15.0), 1.2
+"""The same for single pixels; the second for coarse pictures, whose edges a new encoding moves."""
+_SURE = 4.5
+"""Difference from which no other place is tried."""
 _LEAST_SHOWN = 0.15
 """Share of a published picture that a cut one shows, at least."""
 _LIKELY = 0.85
@@ -96,7 +100,7 @@ def align(published: Looks, found: Looks, mirrored: Features) -> Aligned | None:
             continue
         if best is None or aligned.apart < best.apart:
             best = aligned
-            if best.apart <= _MOST_APART / 2:
+            if best.apart <= _SURE:
                 break
     return best
 
@@ -182,7 +186,7 @@ def _compared(
     agreed = agreement(published.pixels, undone, line, coarse)
     if agreed is None or agreed.shown < _LEAST_SHOWN:
         return None
-    if agreed.apart > _MOST_APART or agreed.rough > _MOST_ROUGH[coarse > _COARSE]:
+    if agreed.apart > _MOST_APART[agreed.colours] or agreed.rough > _MOST_ROUGH[coarse > _COARSE]:
         return None
     (sx, tx), (sy, ty) = agreed.line
     height, width = published.pixels.shape[:2]

@@ -294,8 +294,9 @@ class _Search:
 
 
 def _all_whole(found: Sequence[Found]) -> bool:
-    """Return whether a file is the whole picture of each sample that it may be: copies."""
-    return all(each.shown >= _WHOLE for each in found)
+    """Return whether a file is the whole picture of each sample that it may be, in its own tones:
+    copies of one picture."""
+    return all(each.shown >= _WHOLE and each.colours == "same" for each in found)
 
 
 def _as_row(
