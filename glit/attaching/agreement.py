@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 _SAMPLED = 15_000
 """Pixels from which places and tones are computed."""
-EVEN, _MARGIN = 12, 3
-"""Grey levels within which a border is of one colour; pixels beside it that may be mixed."""
+EVEN, _PADDING, _MARGIN = 12, 4, 3
+"""Grey levels within which a border is of one colour, and their deviation in what is beside both;
+pixels there that may be mixed."""
 _BLUR = 1.0
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 """Weights of red, green and blue (ITU-R BT.601)."""
@@ -151,7 +152,7 @@ def _is_even_outside(pixels: Pixels, box: tuple[float, float, float, float]) -> 
         pixels[: max(top, 0)], pixels[min(bottom, height) :],
         pixels[:, : max(left, 0)], pixels[:, min(right, width) :],
     )  # fmt: skip
-    return all(strip.std((0, 1)).max() <= EVEN for strip in strips if strip.size)
+    return all(strip.std((0, 1)).max() <= _PADDING for strip in strips if strip.size)
 
 
 def _refined(

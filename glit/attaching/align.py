@@ -33,6 +33,8 @@ _MOST_ROUGH, _COARSE = (11.0, 15.0), 1.2
 """The same for single pixels; the second for coarse pictures, whose edges a new encoding moves."""
 _SURE = 4.5
 """Difference from which no other place is tried."""
+_SLACK = 0.03
+"""Share of the longer side by which a place may be off."""
 _LEAST_SHOWN = 0.15
 """Share of a published picture that a cut one shows, at least."""
 _LIKELY = 0.85
@@ -196,7 +198,20 @@ def _compared(
         left=-tx / sx * across, right=(undone.shape[1] - tx) / sx * across,
         top=-ty / sy * down, bottom=(undone.shape[0] - ty) / sy * down,
     )  # fmt: skip
+    if not _is_cut_or_padded(placed, published.size):
+        return None
     return Aligned(
         placement=placed, matches=matches, shown=agreed.shown, apart=agreed.apart,
         rough=agreed.rough, colours=agreed.colours,
     )  # fmt: skip
+
+
+def _is_cut_or_padded(place: Placement, size: tuple[int, int]) -> bool:
+    """Return whether a found picture lies, across and down, inside the published one or around it:
+    nobody cuts a picture at one side and pads it at the other."""
+    slack = _SLACK * max(size)
+    for low, high, side in ((place.left, place.right, size[0]), (place.top, place.bottom, size[1])):
+        padded = low < -slack or high > side + slack
+        if padded and (low > slack or high < side - slack):
+            return False
+    return True
