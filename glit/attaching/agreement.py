@@ -132,7 +132,7 @@ class _Overlay:
             return None
         there = self._published[top:bottom, left:right]
         here = self._blurred(warped)[top:bottom, left:right]
-        if (toned := _toned(there, here)) is None:
+        if (toned := _toned(there, here, self.cell)) is None:
             return None
         fitted, colours = toned
         return _Laid(
@@ -204,7 +204,7 @@ def _cell_means(values: Float32[np.ndarray, "H W"], cell: int) -> Float32[np.nda
 
 
 def _toned(
-    there: Float32[np.ndarray, "H W 3"], here: Float32[np.ndarray, "H W 3"]
+    there: Float32[np.ndarray, "H W 3"], here: Float32[np.ndarray, "H W 3"], cell: int
 ) -> tuple[Float32[np.ndarray, "H W 3"], str] | None:
     """Return the published pixels in the tones of the found ones: brighter, darker, with more or
     less contrast or colour; None if no such change explains them."""
@@ -228,7 +228,7 @@ def _toned(
         mixes.append(values[1])
     if min(gains) < _GAINS[0] or max(gains) > _GAINS[1] or min(mixes) < _LEAST_MIX:
         return None
-    if _cast(there, here) > _MOST_CAST:
+    if _cast(there, here, cell) > _MOST_CAST:
         return None
     fitted = fitted.clip(0, 255)
     is_grey = np.abs(here - here.mean(2, keepdims=True)).mean() < 1.5
@@ -238,11 +238,15 @@ def _toned(
     return fitted, "same" if np.abs(fitted - there).mean() < 4 else "changed"
 
 
-def _cast(there: Float32[np.ndarray, "H W 3"], here: Float32[np.ndarray, "H W 3"]) -> float:
-    """By how much the mean colour differs that is neither more nor less of the colour it was."""
-    was, now = ((each - (each @ _LUMA)[..., None]).mean((0, 1)) for each in (there, here))
-    scale = np.clip((was @ now) / max(float(was @ was), 1.0), 0, _GAINS[1])
-    return float(np.abs(now - scale * was).max())
+def _cast(
+    there: Float32[np.ndarray, "H W 3"], here: Float32[np.ndarray, "H W 3"], cell: int
+) -> float:
+    """Return by how many grey levels a cell's mean colour differs at most, once the picture as a
+    whole is given more or less colour."""
+    was, now = (each - (each @ _LUMA)[..., None] for each in (there, here))
+    scale = np.clip(float((was * now).sum()) / max(float((was**2).sum()), 1.0), 0, _GAINS[1])
+    miss = now - scale * was
+    return max(float(np.abs(_cell_means(miss[..., c], 2 * cell)).max(initial=0)) for c in range(3))
 
 
 def _solve(columns: np.ndarray, wanted: np.ndarray) -> np.ndarray:

@@ -124,8 +124,8 @@ def iou_of(a, b) -> float:
     wide = min(a[2], b[2]) - max(a[0], b[0])
     tall = min(a[3], b[3]) - max(a[1], b[1])
     both = max(wide, 0) * max(tall, 0)
-    area = lambda c: (c[2] - c[0]) * (c[3] - c[1])  # noqa: E731
-    return both / (area(a) + area(b) - both)
+    areas = sum((c[2] - c[0]) * (c[3] - c[1]) for c in (a, b))
+    return both / (areas - both)
 
 
 def test_a_sentence_whose_region_is_cut_off_has_none(built, published, tmp_path):
