@@ -159,7 +159,7 @@ def _refined(
     line: Line, wanted: Float32[np.ndarray, "H W"], here: Float32[np.ndarray, "H W"],
     corner: tuple[int, int],
 ) -> Line:  # fmt: skip
-    """The place after one step that brings the pixels nearer to those wanted."""
+    """Return the place after one Gauss-Newton step on the differences of the pixels."""
     (sx, tx), (sy, ty) = line
     down, across = np.gradient(here)
     y, x = np.mgrid[: here.shape[0], : here.shape[1]] + 0.5

@@ -294,8 +294,8 @@ class _Search:
 
 
 def _all_whole(found: Sequence[Found]) -> bool:
-    """Return whether a file is the whole picture of each sample that it may be, in its own tones:
-    copies of one picture."""
+    """Return whether a file shows the whole picture, in unchanged tones, of each sample that it
+    matches: these samples are copies of one picture."""
     return all(each.shown >= _WHOLE and each.colours == "same" for each in found)
 
 

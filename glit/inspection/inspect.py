@@ -26,7 +26,7 @@ from glit.runtime.progress import StageProgress
 
 Thumbnailer = Callable[[bytes], bytes]
 NOTHING = "there is nothing of that to look at"
-"""Reason of a kind whose texts, boxes or captions the format does not have."""
+"""Why a check is not made if the format has no texts, boxes or captions for it."""
 _AHEAD = 32
 _BATCH = 64
 _OF_PICTURES = ("picture-damaged", "picture-format", "picture-small", "mining-prohibited")

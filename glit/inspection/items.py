@@ -71,7 +71,7 @@ class Source(Protocol):
     total: int
     """Images, where that is known before; else 0."""
     unlooked: dict[str, str]
-    """Codes of kinds that cannot be looked for, each with the reason."""
+    """Checks that were not made, by code, each with the reason."""
 
     def items(self) -> Iterator[Item]:
         """Yield every image once, in the order of the file."""

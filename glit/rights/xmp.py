@@ -60,7 +60,7 @@ class _Reader:
         self._left = _MOST_ELEMENTS
         self._path: list[str] = []
         self._at = 0
-        """Depth of the wanted property that is open; 0 for none."""
+        """Nesting depth inside the property that is being read; 0 outside of one."""
         self._text: list[str] = []
         self._is_default = False
 
