@@ -79,6 +79,8 @@ def _below(command: Any, words: list[str]) -> Iterator[list[str]]:
     if words == ["view"]:
         plain += ["-o", NEW]
     yield plain
+    if words == ["stats"]:
+        yield ["stats", DATASET, "--summary"]
     for option in options:
         if set(option.opts) & ENDLESS or (option.required and option.multiple):
             continue
@@ -164,6 +166,7 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("stats", "captions"): [CAPTIONS],
     ("stats", "kind"): ["captions"],
     ("stats", "split"): ["all"],
+    ("stats", "summary"): [],
     ("train", "overrides"): ["train.epochs=1"],
     ("view", "as_json"): [],
 }
