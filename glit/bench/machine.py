@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import atexit
+import os
 import platform
 import resource
 import runpy
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -19,12 +21,20 @@ from glit.runtime.cores import usable_cores
 from glit.version import __version__
 
 _PACKAGES = ("torch", "transformers", "segment-anything", "numpy", "pillow", "simplejpeg")
+_INSTRUCTIONS = (
+    ("amx_tile", "AMX"), ("avx512_bf16", "AVX-512 with bfloat16"), ("avx512f", "AVX-512"),
+    ("avx2", "AVX2"), ("avx", "AVX"),
+)  # fmt: skip
+"""Flags of Linux, the best first, and their names."""
+_LIMITS = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS")
+"""Variables by which oneDNN, torch and MKL use fewer instructions than there are."""
 
 
 def describe_machine(device: str) -> dict[str, str]:
-    """Processor, cores, memory and, if it is used, the GPU."""
+    """Processor, its instructions for matrices, cores, memory and, if it is used, the GPU."""
     found = {
         "cpu": _cpu_name(),
+        "instructions": _instructions(),
         "cores": str(usable_cores()),
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
     }
@@ -37,12 +47,48 @@ def describe_machine(device: str) -> dict[str, str]:
 
 
 def _cpu_name() -> str:
+    return _of_cpu("model name") or platform.processor() or platform.machine()
+
+
+def _of_cpu(name: str) -> str:
+    """What Linux says of the first processor; empty on other systems."""
     described = Path("/proc/cpuinfo")
     if described.is_file():
         for line in described.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
+            if line.startswith(name):
                 return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return ""
+
+
+def _instructions() -> str:
+    """The best instructions for matrices, and what forbids a library to use them."""
+    flags = set(_of_cpu("flags").split())
+    best = next((name for flag, name in _INSTRUCTIONS if flag in flags), platform.machine())
+    limits = [f"{name}={os.environ[name]}" for name in _LIMITS if os.environ.get(name)]
+    return ", ".join([best, *limits])
+
+
+class Load:
+    """CPU time from its making on: of this process, and of all others on the machine."""
+
+    def __init__(self) -> None:
+        self._wall, self._own, self._all = self._now()
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        times = psutil.cpu_times()
+        idle = times.idle + getattr(times, "iowait", 0.0)
+        return time.perf_counter(), time.process_time(), sum(times[:8]) - idle
+
+    def cpu_s(self) -> float:
+        """CPU seconds of this process, all threads."""
+        return time.process_time() - self._own
+
+    def others(self) -> float:
+        """Cores that other processes, and other machines on the same hardware, took on average."""
+        wall, own, busy = self._now()
+        used = busy - self._all - (own - self._own)
+        return max(0.0, used / max(wall - self._wall, 1e-3))
 
 
 def versions() -> dict[str, str]:

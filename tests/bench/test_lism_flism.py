@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from glit.bench.lism_flism.models import (
 )
 from glit.bench.lism_flism.report import main_rows, page
 from glit.bench.lism_flism.run import write
+from glit.bench.machine import Load, describe_machine
 from glit.bench.scenes import judge
 from glit.data.geometry import area_ratio_mask, grid_boxes, iou
 from glit.errors import InputError, WeightsError
@@ -86,6 +89,27 @@ def test_ratios_follow_from_the_totals(random_tiny):
     first = next(r for r in random_tiny["ratios"] if (r["fast"], r["slow"]) == PAIR)
     assert first["paper"] == 12.7
     assert first["times"]["median"] == pytest.approx(total["lism-one"] / total["flism-glit"])
+
+
+def test_the_report_names_instructions_and_says_if_the_machine_was_busy(random_tiny):
+    instructions = random_tiny["machine"]["instructions"]
+    assert instructions and instructions in markdown(page(random_tiny))
+    for column in random_tiny["columns"].values():
+        assert column["cpu_s"]["median"] > 0
+    idle, busy = random_tiny | {"others": 0.0}, random_tiny | {"others": 1.3}
+    assert "not idle" not in markdown(page(idle))
+    assert "others took up to 1.30 cores" in markdown(page(busy))
+
+
+def test_limits_of_instructions_are_named(monkeypatch):
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    assert describe_machine("cpu")["instructions"].endswith(", ONEDNN_MAX_CPU_ISA=AVX2")
+
+
+def test_work_of_another_process_is_seen():
+    load = Load()
+    subprocess.run([sys.executable, "-c", "sum(range(30_000_000))"], check=True)
+    assert load.others() > 0.2 > load.cpu_s()
 
 
 @pytest.mark.slow

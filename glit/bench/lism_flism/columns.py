@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from glit.bench.harness import Row
-from glit.bench.machine import peak_mb
+from glit.bench.machine import Load, peak_mb
 from glit.bench.scenes import Truth
 from glit.data.records import Drop, Sample
 from glit.images import Pixels
@@ -108,13 +108,16 @@ class Way(ABC):
         ``choices`` (of each image the chosen box of each sentence, or None)."""
 
     def perform(self, batch: BenchImages) -> Row:
-        """Make one pass; return its row, with the memory that it took."""
+        """Make one pass; return its row, with the memory and CPU seconds that it took."""
         import torch
 
+        load = Load()
         found = self.run(batch)
         on_gpu = torch.cuda.is_initialized()
         return found | {
             "num_images": len(batch.samples),
+            "cpu_s": load.cpu_s(),
+            "others": load.others(),
             "peak_host_mb": peak_mb(),
             "peak_device_mb": torch.cuda.max_memory_allocated() / 2**20 if on_gpu else None,
         }

@@ -19,6 +19,8 @@ RATIOS: tuple[tuple[str, str, float | None], ...] = (
 )
 """Faster column, slower column, the papers' figure (FAST-GOAL, Table IX: their FLISM against
 GOAL's LISM; of glit's FLISM at least as much is asked)."""
+_BUSY = 0.1
+"""Cores taken by others from which on times are doubtful."""
 TITLES = {column.key: column.title for column in COLUMNS}
 
 
@@ -31,6 +33,7 @@ def column_figures(column: Column, passes: Sequence[Row]) -> Row:
         "title": column.title,
         "parts_s": {part: spread([p["parts_s"][part] / number for p in passes]) for part in PARTS},
         "total_s": spread(total),
+        "cpu_s": spread([each["cpu_s"] / number for each in passes]),
         "images_per_s": spread([1 / seconds for seconds in total]),
         "regions_per_image": last["num_regions"] / number,
         "num_dropped": last["num_dropped"],
@@ -45,8 +48,12 @@ def ratios(passes: Mapping[str, Sequence[Row]]) -> list[Row]:
     found = []
     for fast, slow, paper in RATIOS:
         rounds = zip(passes[fast], passes[slow], strict=True)
-        times = spread([total_s(theirs) / total_s(ours) for ours, theirs in rounds])
-        found.append({"fast": fast, "slow": slow, "times": times, "paper": paper})
+        times, cpu = zip(
+            *((total_s(b) / total_s(a), b["cpu_s"] / a["cpu_s"]) for a, b in rounds), strict=True
+        )
+        found.append({
+            "fast": fast, "slow": slow, "times": spread(times), "cpu": spread(cpu), "paper": paper,
+        })  # fmt: skip
     return found
 
 
@@ -61,6 +68,7 @@ _CELLS: Mapping[str, Callable[[Row], str]] = {
     "match": lambda c: with_range(c["parts_s"]["match"]),
     "write": lambda c: with_range(c["parts_s"]["write"]),
     "total": lambda c: with_range(c["total_s"]),
+    "CPU seconds": lambda c: with_range(c["cpu_s"]),
     "images a second": lambda c: with_range(c["images_per_s"]),
     "regions an image": lambda c: figure(c["regions_per_image"]),
     "peak device memory": lambda c: _memory(c["peak_device_mb"]),
@@ -86,14 +94,25 @@ def main_rows(report: Row) -> list[list[str]]:
 def _ratio_row(ratio: Row) -> list[str]:
     name = f"{TITLES[ratio['fast']]} against {TITLES[ratio['slow']]}"
     paper = f"{ratio['paper']} ×" if ratio["paper"] else ""
-    return [name, f"{with_range(ratio['times'])} ×", paper]
+    return [name, f"{with_range(ratio['times'])} ×", f"{with_range(ratio['cpu'])} ×", paper]
 
 
 def headline(report: Row) -> str:
     """Return one line on the images, the weights and the machine of a run."""
     settings, machine = report["settings"], report["machine"]
-    where = machine.get("gpu") or f"{machine['cpu']}, {machine['cores']} cores"
+    processor = f"{machine['cpu']}, {machine['instructions']}, {machine['cores']} cores"
+    where = machine.get("gpu") or processor
     return f"{settings['images']}; {settings['weights']} weights; {where}"
+
+
+def busy(report: Row) -> list[str]:
+    """A warning if other processes took a noticeable part of the machine."""
+    if report["others"] < _BUSY:
+        return []
+    return [
+        f"**The machine was not idle**: others took up to {figure(report['others'])} cores during "
+        "a pass. Of such a run, compare CPU seconds alone, and those with care."
+    ]
 
 
 def page(report: Row) -> Page:
@@ -106,10 +125,11 @@ def page(report: Row) -> Page:
         "# LISM against FLISM",
         f"{headline(report)}. Medians of {settings['repeats']} (min–max), the columns in turn, "
         f"after a warm-up on {warm} that is not counted.",
+        *busy(report),
         Table(heads=["seconds an image", *titles], rows=main_rows(report), strong=strong),
         "## How many times faster",
         Table(
-            heads=["", "here", "papers, their machine"],
+            heads=["", "here", "in CPU seconds", "papers, their machine"],
             rows=list(map(_ratio_row, report["ratios"])),
         ),
     ]

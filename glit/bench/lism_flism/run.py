@@ -123,6 +123,7 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
         "versions": versions(),
         "columns": {each.key: column_figures(each, passes[each.key]) for each in COLUMNS},
         "ratios": ratios(passes),
+        "others": max(each["others"] for found in rounds for each in found.values()),
         "quality": quality,
         "num_quality": request.num_quality if quality else 0,
         "notes": [*images.notes, *_notes(request)],
