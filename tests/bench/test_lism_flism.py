@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 import re
-import subprocess
-import sys
+import time
+from collections import namedtuple
 
 import numpy as np
+import psutil
 import pytest
 from measuring import measured
 from rich.console import Console
@@ -106,10 +107,13 @@ def test_limits_of_instructions_are_named(monkeypatch):
     assert describe_machine("cpu")["instructions"].endswith(", ONEDNN_MAX_CPU_ISA=AVX2")
 
 
-def test_work_of_another_process_is_seen():
-    load = Load()
-    subprocess.run([sys.executable, "-c", "sum(range(30_000_000))"], check=True)
-    assert load.others() > 0.2 > load.cpu_s()
+def test_work_of_others_is_counted_apart(monkeypatch):
+    Times = namedtuple("Times", "user nice system idle")
+    times = iter([Times(10.0, 0.0, 0.0, 50.0), Times(16.0, 0.0, 0.0, 54.0)])
+    monkeypatch.setattr(psutil, "cpu_times", times.__next__)
+    monkeypatch.setattr(time, "process_time", iter([1.0, 3.0]).__next__)
+    monkeypatch.setattr(time, "perf_counter", iter([100.0, 102.0]).__next__)
+    assert Load().others() == pytest.approx(2.0)  # (6 s of all - 2 s of its own) in 2 s
 
 
 @pytest.mark.slow
