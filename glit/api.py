@@ -6,6 +6,7 @@ Every function takes and returns plain things; models and engines are imported w
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +50,7 @@ def build(
     executor: ExecutorChoice = "auto",
     limit: int | None = None,
     max_drops: float = 1.0,
+    max_hours: float = math.inf,
     replace: bool = False,
     locked: bool = False,
     quiet: bool = False,
@@ -71,6 +73,7 @@ def build(
         limit: only the first images.
         max_drops: the largest share of samples that a step may drop, 0 to 1; filters do not count.
             If more are dropped, the build stops: once 100 are done, or at the step's end.
+        max_hours: stop after so many hours, when the next chunk is done.
         replace: rebuild a finished dataset of another recipe or other images.
         locked: use exactly the models recorded by ``glit lock``.
         quiet: no progress on standard error.
@@ -89,6 +92,7 @@ def build(
     from glit.planning.recipe import load_recipe
     from glit.recipes.extras import require_all
     from glit.stages import flow
+    from glit.work.open_work import Limits
 
     name, command = recipe if isinstance(recipe, str) else recipe.name, ()
     images, output = os.fspath(images), os.fspath(output)
@@ -98,30 +102,22 @@ def build(
         command = build_words(
             images, output, recipe, settings=settings,
             captions=captions, regions=regions, executor=executor,
-            ray_address=ray_address, limit=limit, max_drops=max_drops, replace=replace,
-            locked=locked,
+            ray_address=ray_address, limit=limit, max_drops=max_drops, max_hours=max_hours,
+            replace=replace, locked=locked,
         )  # fmt: skip
         given = {"caption": captions, "propose": regions}
         given = [f"{name}.backend=provided" for name, file in given.items() if file is not None]
-        changes = [*given, *settings]
-        recipe = load_recipe(recipe, overrides=changes)
+        recipe = load_recipe(recipe, overrides=[*given, *settings])
     elif settings:
         raise UserError(
             f"settings {', '.join(settings)}: they change a named recipe, and {name!r} is loaded "
             "already; give them to load_recipe as overrides"
         )
     request = BuildRequest(
-        images=images,
-        output=output,
-        recipe=recipe,
-        captions=captions,
-        regions=regions,
-        limit=limit,
-        max_drops=max_drops,
-        replace=replace,
-        lock=read_lock(lock_path(name)) if locked else None,
-        command=command,
-    )
+        images=images, output=output, recipe=recipe, captions=captions, regions=regions,
+        limit=limit, limits=Limits(drops=max_drops, hours=max_hours), replace=replace,
+        lock=read_lock(lock_path(name)) if locked else None, command=command,
+    )  # fmt: skip
     chosen = (
         _chosen_executor(output, ray_address, images=images, recipe=recipe, limit=limit)
         if executor == "auto"
@@ -148,6 +144,7 @@ def add(
     executor: ExecutorChoice = "auto",
     limit: int | None = None,
     max_drops: float = 1.0,
+    max_hours: float = math.inf,
     quiet: bool = False,
     ray_address: str | None = None,
     progress: StageProgress | None = None,
@@ -161,6 +158,7 @@ def add(
             images on one machine without a GPU, else ray.
         limit: add only this many new images, first by path.
         max_drops: as in :func:`build`.
+        max_hours: as in :func:`build`.
         quiet: no progress on standard error.
         ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
         progress: used instead of glit's own progress bar.
@@ -170,10 +168,12 @@ def add(
         GlitError: with a one-line reason. The dataset is unchanged; finished work is kept.
     """
     from glit.pipeline.add import add as run
+    from glit.work.open_work import Limits
 
+    limits = Limits(drops=max_drops, hours=max_hours)
     chosen = _chosen_executor(dataset, ray_address) if executor == "auto" else executor
     with _at_work(chosen, ray_address, progress, quiet=quiet) as (runner, shown):
-        added = run(os.fspath(dataset), runner, shown, limit=limit, max_drops=max_drops)
+        added = run(os.fspath(dataset), runner, shown, limit=limit, limits=limits)
     if report is not None:
         report(added)
     return open_dataset(dataset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +23,7 @@ from glit.cli.options import (
 from glit.errors import UserError
 from glit.executors import ExecutorChoice
 from glit.plain import as_plain
+from glit.runtime.listeners import json_lines, prometheus
 from glit.runtime.progress import StageProgress, duration
 from glit.runtime.terminal import Console
 from glit.storage.outputs import output_folder
@@ -63,6 +65,24 @@ MaxDropsOption = Annotated[
         "Default: 100%.",
     ),
 ]  # fmt: skip
+
+MaxHoursOption = Annotated[
+    float,
+    typer.Option(
+        "--max-hours", show_default=False,
+        help="Stop after so many hours, when a chunk is done. Default: never.",
+    ),
+]  # fmt: skip
+LogOption = Annotated[
+    str | None,
+    typer.Option("--log-json", metavar="FILE", help="Append progress to a file as lines of JSON."),
+]
+MetricsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus; needs the extra."
+    ),
+]
 
 
 def build_command(
@@ -108,6 +128,9 @@ def build_command(
         int | None, typer.Option("--limit", min=1, help="Use only the first N images, by path.")
     ] = None,
     max_drops: MaxDropsOption = 1.0,
+    max_hours: MaxHoursOption = math.inf,
+    log_json: LogOption = None,
+    metrics: MetricsOption = None,
     replace: Annotated[
         bool,
         typer.Option(
@@ -129,7 +152,7 @@ def build_command(
     if recipe is None and name == "mini":
         _refuse_photographs(images)
         console.print("No GPU with the weights found: using the recipe 'mini', for drawn scenes.")
-    how = _at_work(executor, ray_address, console, quiet=quiet)
+    how = _at_work(executor, ray_address, console, log_json, metrics, quiet=quiet)
     dataset = api.build(
         images,
         folder,
@@ -139,6 +162,7 @@ def build_command(
         regions=regions,
         limit=limit,
         max_drops=max_drops,
+        max_hours=max_hours,
         replace=replace,
         locked=locked,
         **how,
@@ -152,6 +176,9 @@ def add_command(
         int | None, typer.Option("--limit", min=1, help="Add only the first N new images, by path.")
     ] = None,
     max_drops: MaxDropsOption = 1.0,
+    max_hours: MaxHoursOption = math.inf,
+    log_json: LogOption = None,
+    metrics: MetricsOption = None,
     executor: ExecutorOption = "auto",
     ray_address: RayAddressOption = None,
     quiet: QuietOption = False,
@@ -161,7 +188,7 @@ def add_command(
     folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
 
-    how = _at_work(executor, ray_address, console, quiet=quiet)
+    how = _at_work(executor, ray_address, console, log_json, metrics, quiet=quiet)
 
     def report(added: Added) -> None:
         counts, new = added.manifest.counts, added.balance
@@ -174,7 +201,7 @@ def add_command(
             console.print(f"added: {new}", soft_wrap=True)
             _report(added.manifest, folder, how["progress"], console, as_json=False, quiet=quiet)
 
-    api.add(folder, limit=limit, max_drops=max_drops, report=report, **how)
+    api.add(folder, limit=limit, max_drops=max_drops, max_hours=max_hours, report=report, **how)
 
 
 def retry_command(
@@ -186,6 +213,8 @@ def retry_command(
         str | None, typer.Option("--reason", help="Retry only drops with this reason.")
     ] = None,
     overrides: SetOption = None,
+    log_json: LogOption = None,
+    metrics: MetricsOption = None,
     executor: ExecutorOption = "auto",
     ray_address: RayAddressOption = None,
     quiet: QuietOption = False,
@@ -194,13 +223,19 @@ def retry_command(
     """Process the dropped samples again and merge the ones that succeed."""
     folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
-    how = _at_work(executor, ray_address, console, quiet=quiet)
+    how = _at_work(executor, ray_address, console, log_json, metrics, quiet=quiet)
     retried = api.retry(folder, stage=stage, reason=reason, settings=overrides or (), **how)
     _report(retried.manifest, folder, how["progress"], console, as_json=as_json, quiet=quiet)
 
 
 def _at_work(
-    executor: ExecutorChoice, address: str | None, console: Console, *, quiet: bool
+    executor: ExecutorChoice,
+    address: str | None,
+    console: Console,
+    log_json: str | None,
+    metrics: str | None,
+    *,
+    quiet: bool,
 ) -> dict[str, Any]:
     """Return where to run, and who is told. A command owns its process, so stages that run in it
     may keep the memory that they free."""
@@ -208,7 +243,11 @@ def _at_work(
         from glit.executors.process import keep_freed_memory
 
         keep_freed_memory()
-    progress = StageProgress(console, quiet=quiet)
+    listeners = [
+        *([] if log_json is None else [json_lines(log_json)]),
+        *([] if metrics is None else [prometheus(metrics)]),
+    ]
+    progress = StageProgress(console, quiet=quiet, listeners=listeners)
     return {"executor": executor, "ray_address": address, "progress": progress}
 
 

@@ -15,7 +15,7 @@ from glit.errors import InputError, RunError, UserError
 from glit.executors.protocols import Executor
 from glit.inputs.source import Source
 from glit.pipeline.preflight import check_early
-from glit.pipeline.run import check_share, require_finished, run_and_publish
+from glit.pipeline.run import require_finished, run_and_publish
 from glit.runtime.progress import StageProgress
 from glit.stages.ingest import IngestConfig
 from glit.storage.store import Store
@@ -28,7 +28,7 @@ from glit.work.finished import (
 )
 from glit.work.folder import Work
 from glit.work.listing import Chunk, difference, series_of, write_grown
-from glit.work.open_work import open_finished
+from glit.work.open_work import Limits, open_finished
 from glit.work.scan import images_now
 from glit.work.state import read_state, update_state
 
@@ -50,7 +50,7 @@ def add(
     progress: StageProgress,
     *,
     limit: int | None = None,
-    max_drops: float = 1.0,
+    limits: Limits | None = None,
 ) -> Added:
     """Add the images to a dataset that came into its folder since.
 
@@ -62,7 +62,7 @@ def add(
         executor: where to run.
         progress: what to tell.
         limit: only the first new images by their paths; None takes all.
-        max_drops: the largest share of samples that a step may drop, filters aside.
+        limits: when the run stops by itself.
 
     Raises:
         UserError: models or glit changed since the build, or there is nothing finished to add to.
@@ -71,7 +71,6 @@ def add(
     """
     if limit is not None and limit < 1:
         raise UserError(f"limit {limit}: want 1 or more images, or None for all")
-    check_share(max_drops)
     with open_finished(output, executor, progress) as opened:
         dataset, work, store = opened.dataset, opened.work, opened.work.store
         if read_state(store).retry is not None:
@@ -96,7 +95,7 @@ def add(
         dataset.sweep_folders("", "data")
         if len(chunks) > len(before):
             check_early(work, chunks[len(before) :], progress)
-        opened = replace(opened, max_drops=max_drops)
+        opened = replace(opened, limits=limits or Limits())
         manifest = run_and_publish(opened, chunks, appending=True)
         balance = manifest.additions[-1] if len(chunks) > len(before) else None
         return Added(manifest=manifest, images=source.root, balance=balance)

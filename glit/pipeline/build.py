@@ -7,7 +7,7 @@ that.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from glit.dataset.manifest import Manifest
@@ -17,7 +17,7 @@ from glit.inputs.files import ImageFiles
 from glit.inputs.source import find_source, refuse_images_folder
 from glit.pipeline.mining_note import note_mining
 from glit.pipeline.preflight import check_early, check_scenes, note_user_files
-from glit.pipeline.run import check_share, run_and_publish
+from glit.pipeline.run import run_and_publish
 from glit.planning.inputs import Inputs, resolve_inputs
 from glit.planning.lock import Lock
 from glit.planning.plan import make_plan, plan_retry
@@ -29,7 +29,7 @@ from glit.storage.store import Store, absolute
 from glit.work.finished import captions_anew, finished_already, refuse_others_files
 from glit.work.folder import Work
 from glit.work.listing import Chunk, new_listing
-from glit.work.open_work import hold_work
+from glit.work.open_work import Limits, hold_work
 from glit.work.state import BuildState, Retry, SourceNames, known_state, write_state
 
 
@@ -47,8 +47,7 @@ class BuildRequest:
     captions: str | None = None
     regions: str | None = None
     limit: int | None = None
-    max_drops: float = 1.0
-    """The largest share of samples that a step may drop, filters aside."""
+    limits: Limits = field(default_factory=Limits)
     replace: bool = False
     """Rebuild a finished dataset of another recipe in the same folder."""
     lock: Lock | None = None
@@ -60,7 +59,6 @@ class BuildRequest:
         output_folder(self.output)
         if self.limit is not None and self.limit < 1:
             raise UserError(f"limit {self.limit}: want 1 or more images, or None for all")
-        check_share(self.max_drops)
 
 
 def build(request: BuildRequest, executor: Executor, progress: StageProgress) -> Manifest:
@@ -104,7 +102,7 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
         check = check_early if work.missing(Ingest.name, chunks) else check_scenes
         check(work, chunks, progress)
         opened = open_work(inputs, work)
-        opened = dataclasses.replace(opened, built=plan, max_drops=request.max_drops)
+        opened = dataclasses.replace(opened, built=plan, limits=request.limits)
         return run_and_publish(opened, chunks)
 
 

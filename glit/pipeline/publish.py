@@ -238,7 +238,7 @@ def _pack(
     job = Job(
         task=task,
         units=units,
-        on_done=lambda unit, tally: progress.finished(unit, tally.rows, 0),
+        on_done=lambda unit, tally: progress.finished(unit, tally.rows, {}),
         begin=lambda: progress.begin("pack", total=total, done=0, drops=False),
         watch=progress,
         worked=opened.timeline.recorder(task, units),

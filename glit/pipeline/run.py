@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from glit.data.schema import DUPLICATES_SCHEMA
 from glit.dataset.manifest import Manifest
-from glit.errors import DamagedTableError, RunError, UserError
-from glit.executors.protocols import Job, Tally
+from glit.errors import DamagedTableError, RunError
+from glit.executors.protocols import BusyInterval, Job, Tally
 from glit.pipeline.publish import publish
 from glit.pipeline.stage_task import StageTask
 from glit.stages.dedup import Duplicate, find_duplicates
@@ -33,16 +33,6 @@ _FEWEST_COUNTED = 100
 _DUPLICATES = "duplicates-"
 _DUPLICATES_BEFORE = f"duplicates{BEFORE}"
 _SCHEMA = pa.schema([("chunk", pa.int64()), ("row", pa.int64()), *DUPLICATES_SCHEMA])
-
-
-def check_share(max_drops: float) -> None:
-    """Refuse what is no share.
-
-    Raises:
-        UserError: it is not from 0 to 1.
-    """
-    if not 0 <= max_drops <= 1:  # NaN is none either
-        raise UserError(f"max_drops {max_drops}: want a share from 0 to 1, such as 0.05")
 
 
 def run_and_publish(opened: OpenWork, chunks: list[Chunk], *, appending: bool = False) -> Manifest:
@@ -95,12 +85,19 @@ def _job(opened: OpenWork, stage: str, chunks: list[Chunk]) -> Job:
     todo = sum(per_chunk[chunk.index] for chunk in missing)
     told, task = opened.progress.beside(), StageTask(name=stage, work=work)
     limit = _drop_limit(opened, stage, chunks, missing)
+    record = opened.timeline.recorder(task, missing)
+
+    def worked(interval: BusyInterval) -> None:
+        record(interval)
+        if interval.lost:
+            told.lost()
 
     def done(chunk: Chunk, tally: Tally) -> None:
         still_held()
-        told.finished(chunk, per_chunk[chunk.index], sum(tally.drops.values()))
+        told.finished(chunk, per_chunk[chunk.index], tally.drops)
         if limit is not None:
             limit.count(tally)
+        opened.check_time()
 
     return Job(
         task=task,
@@ -109,7 +106,7 @@ def _job(opened: OpenWork, stage: str, chunks: list[Chunk]) -> Job:
         after=work.waits_for(stage),
         begin=lambda: told.begin(stage, total=total, done=total - todo),
         watch=told,
-        worked=opened.timeline.recorder(task, missing),
+        worked=worked,
     )
 
 
@@ -123,11 +120,11 @@ def _drop_limit(
         DamagedTableError: of one of their tables.
     """
     work = opened.work
-    if opened.max_drops >= 1 or work.plan.flow.step(stage).filters:
+    if opened.limits.drops >= 1 or work.plan.flow.step(stage).filters:
         return None
     todo = {chunk.index for chunk in missing}
     done = [c for c in chunks if c.series == chunks[-1].series and c.index not in todo]
-    limit = _DropLimit(stage, opened.max_drops, chunks=len(done) + len(missing))
+    limit = _DropLimit(stage, opened.limits.drops, chunks=len(done) + len(missing))
     for chunk in done:
         rows = read_table(work.store, work.table(stage, chunk), ["drop"]).to_pylist()
         limit.count(Tally(rows=len(rows), drops=drops_by_reason(rows)))

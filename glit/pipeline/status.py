@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import shlex
@@ -24,7 +25,7 @@ from glit.stages.ingest import Ingest
 from glit.storage.store import Store, absolute
 from glit.work.state import STATE, read_state
 from glit.work.tables import read_table, sum_counts
-from glit.work.timeline import read_timelines, seconds_left
+from glit.work.timeline import rate_per_s, read_timelines, seconds_left
 
 _TABLE = re.compile(r"\d{6}-\w+\.parquet")
 _SO_FAR = re.compile(r"\d{6}-\w+\.so-far\.parquet")
@@ -38,7 +39,8 @@ def status(output: str) -> dict[str, Any]:
     ``adding`` says that an addition to a complete dataset is not finished, ``retrying`` that a
     retry is not, ``empty`` that every stage is done and nothing was left to ship, ``command``
     what resumes a build that is not finished, where that is known. ``rows`` counts what is kept of
-    chunks that are not finished, too. ``seconds_left`` and ``stages_not_timed`` are those of
+    chunks that are not finished, too; ``rate_per_s`` is of all runs that are remembered.
+    ``seconds_left`` and ``stages_not_timed`` are those of
     :func:`glit.work.timeline.seconds_left`.
 
     Args:
@@ -79,8 +81,11 @@ def status(output: str) -> dict[str, Any]:
         ]
         result["command"] = "" if complete else shell_line(state.command)
         result["empty"] = not complete and _shipped_nothing(result["stages"])
+        runs = read_timelines(work)
+        for stage in result["stages"]:
+            stage["rate_per_s"] = rate_per_s(runs, stage)
         if not (complete or result["empty"]):
-            left = seconds_left(read_timelines(work), result["stages"])
+            left = seconds_left(runs, result["stages"])
             result["seconds_left"], result["stages_not_timed"] = left
     elif not complete:
         raise UserError(f"{output}: no dataset and no build here")
@@ -217,6 +222,7 @@ def build_words(
     ray_address: str | None = None,
     limit: int | None = None,
     max_drops: float = 1.0,
+    max_hours: float = math.inf,
     replace: bool = False,
     locked: bool = False,
 ) -> tuple[str, ...]:
@@ -231,6 +237,7 @@ def build_words(
     words += ["--ray-address", ray_address] if ray_address is not None else []
     words += ["--limit", str(limit)] if limit is not None else []
     words += ["--max-drops", str(max_drops)] if max_drops < 1 else []
+    words += ["--max-hours", str(max_hours)] if max_hours < math.inf else []
     words += ["--replace"] if replace else []
     words += ["--locked"] if locked else []
     return () if any(map(_SECRET.search, words)) else tuple(words)

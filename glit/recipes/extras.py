@@ -23,6 +23,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "jxl": ("pillow_jxl",),
     "c2pa": ("c2pa",),
     "attach": ("cv2",),
+    "metrics": ("prometheus_client",),
     "lora": ("peft",),
     "s3": ("s3fs",),
     "gs": ("gcsfs",),

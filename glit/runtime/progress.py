@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -31,14 +32,27 @@ class SoFar(Protocol):
     def gpu_memory(self) -> tuple[int, int] | None: ...
 
 
+Listener = Callable[[dict[str, Any]], None]
+"""Told every event of a run, as plain values (docs/scale.md, "Watch a build")."""
+
+
 class StageProgress:
     """Samples done of a stage, and of the next when it begins: what it waits for, then done/total,
     rate, time left, drops, and the memory of the fullest GPU. Told by batch; see
-    :class:`glit.executors.protocols.Watch`."""
+    :class:`glit.executors.protocols.Watch`.
 
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+    Args:
+        console: a bar or lines go there.
+        quiet: show nothing there.
+        listeners: told the same as plain values.
+    """
+
+    def __init__(
+        self, console: Console, *, quiet: bool = False, listeners: Sequence[Listener] = ()
+    ) -> None:
         self._console = console
         self._quiet = quiet
+        self._listeners = listeners
         self._bar = Progress(
             TextColumn("{task.description:<8}"),
             BarColumn(bar_width=24),
@@ -48,7 +62,8 @@ class StageProgress:
             disable=quiet or not console.is_terminal,
         )
         self._stage = ""
-        self._total = self._done = self._before = self._drops = 0
+        self._total = self._done = self._before = self._dropped = self._lost = 0
+        self._reasons = Counter[str]()
         self._can_drop, self._waiting = True, False
         self._running: dict[int, SoFar] = {}
         self._started = self._last_line = 0.0
@@ -66,6 +81,9 @@ class StageProgress:
         trace: TracebackType | None,
     ) -> None:
         self._bar.stop()
+        self._tell(
+            "end", error=None if error is None else visible(str(error) or type(error).__name__)
+        )
 
     def begin(self, stage: str, *, total: int, done: int, drops: bool = True) -> None:
         """Begin a stage; an earlier run has finished ``done`` of its samples.
@@ -77,11 +95,12 @@ class StageProgress:
             drops: whether it can drop any, and so says how many it has dropped.
         """
         self._stage, self._total, self._done, self._before = stage, total, done, done
-        self._drops = 0
+        self._reasons, self._dropped, self._lost = Counter(), 0, 0
         self._can_drop, self._waiting = drops, False
         self._running = {}
         self._started = self._last_line = time.monotonic()
         self._task = self._bar.add_task(stage, total=total, completed=done, note="")
+        self._tell("stage", **self._figures(done))
         if done >= total:
             self._line("already done" if total else "nothing to do")
 
@@ -101,6 +120,7 @@ class StageProgress:
 
     def note(self, text: str) -> None:
         """Print a line that stays on the screen."""
+        self._tell("note", text=text)
         self._console.print(visible(f"glit: {text}"), soft_wrap=True, markup=False)
 
     def loading(self, model: str) -> None:
@@ -116,6 +136,7 @@ class StageProgress:
             )
         if model:
             self._line(f"loading {model}")
+            self._tell("loading", stage=self._stage, model=model)
 
     def ready(self) -> None:
         """Mark the workers as ready: rate and time left count from here."""
@@ -130,43 +151,68 @@ class StageProgress:
         self._running[unit.index] = beat
         self._show()
 
-    def finished(self, unit: Any, samples: int, drops: int) -> None:
-        """Mark a unit as finished, with its total samples and drops."""
+    def finished(self, unit: Any, samples: int, drops: Mapping[str, int]) -> None:
+        """Mark a unit as finished, with its samples and its drops by reason."""
         self._running.pop(unit.index, None)
-        self.advance(samples, drops)
+        self._reasons.update(drops)
+        self.advance(samples, sum(drops.values()))
+
+    def lost(self) -> None:
+        """Count a unit that another worker has to do again."""
+        self._lost += 1
 
     def advance(self, samples: int, drops: int = 0) -> None:
         """Count further finished samples."""
         self._done += samples
-        self._drops += drops
+        self._dropped += drops
         if self._waiting:
             self.ready()
         self._show()
 
     def _show(self) -> None:
         done = min(self._total, self._done + sum(beat.rows for beat in self._running.values()))
-        note = self._note(done)
+        figures = self._figures(done)
+        note = self._note(figures)
         if self._task is not None:
             self._bar.update(self._task, completed=done, note=note)
         if time.monotonic() - self._last_line >= _LINE_EVERY_S or self._done >= self._total:
+            self._tell("progress", **figures)
             self._line(note, done)
 
-    def _note(self, done: int) -> str:
+    def _figures(self, done: int) -> dict[str, Any]:
+        """All that is known of the stage, as plain values."""
         seconds = max(time.monotonic() - self._started, 1e-6)
         rate = (done - self._before) / seconds
-        parts = []
+        beats = self._running.values()
+        return {
+            "stage": self._stage,
+            "done": done,
+            "total": self._total,
+            "rate_per_s": rate,
+            "seconds_left": (self._total - done) / rate if rate else None,
+            "dropped": self._dropped + sum(beat.drops for beat in beats),
+            "drops": dict(self._reasons),
+            "units_running": len(beats),
+            "units_lost": self._lost,
+            "gpu_bytes": max((beat.gpu_memory for beat in beats if beat.gpu_memory), default=None),
+        }
+
+    def _note(self, figures: Mapping[str, Any]) -> str:
+        rate, parts = figures["rate_per_s"], []
         if rate:
             parts.append(f"{rate:.1f}/s" if rate >= 0.95 else f"{1 / rate:.1f} s each")
-        if 0 < done < self._total and rate:
-            parts.append(f"{duration((self._total - done) / rate)} left")
-        drops = self._drops + sum(beat.drops for beat in self._running.values())
+        if 0 < figures["done"] < self._total and rate:
+            parts.append(f"{duration(figures['seconds_left'])} left")
         if self._can_drop:
-            parts.append(f"{drops} dropped")
-        memory = [beat.gpu_memory for beat in self._running.values() if beat.gpu_memory]
-        if memory:
-            used, whole = max(memory)
+            parts.append(f"{figures['dropped']} dropped")
+        if figures["gpu_bytes"]:
+            used, whole = figures["gpu_bytes"]
             parts.append(f"GPU {used / 2**30:.1f} of {whole / 2**30:.0f} GiB")
         return ", ".join(parts)
+
+    def _tell(self, event: str, **values: Any) -> None:
+        for listener in self._listeners:
+            listener({"event": event, **values})
 
     def _line(self, note: str, done: int | None = None) -> None:
         self._last_line = time.monotonic()

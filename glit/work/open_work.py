@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from glit.dataset.manifest import read_manifest
-from glit.errors import DamagedTableError, GlitError, RecipeError, UserError
+from glit.errors import DamagedTableError, GlitError, RecipeError, StoppedError, UserError
 from glit.executors.protocols import Executor
 from glit.inputs.files import ImageFiles
 from glit.planning.inputs import Inputs, read_inputs
 from glit.planning.lock import Lock
 from glit.planning.plan import make_plan
 from glit.planning.recipe import recipe_of_build
-from glit.runtime.progress import StageProgress
+from glit.runtime.progress import StageProgress, duration
 from glit.stages import flow
 from glit.stages.ingest import Ingest
 from glit.stages.plan import Plan
@@ -28,6 +29,26 @@ from glit.work.timeline import TimelineWriter
 
 _REPAIRS = 10
 """After so many damaged tables in one run, glit stops: the disk is not to be trusted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a run stops by itself; what is done is kept.
+
+    Raises:
+        UserError: a limit that means nothing.
+    """
+
+    drops: float = 1.0
+    """The largest share of samples that a step may drop, filters aside."""
+    hours: float = math.inf
+    """It is looked at when a chunk is done."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.drops <= 1:  # NaN is none either
+            raise UserError(f"max_drops {self.drops}: want a share from 0 to 1, such as 0.05")
+        if not self.hours > 0:
+            raise UserError(f"max_hours {self.hours}: want hours above 0, such as 7.5")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +65,20 @@ class OpenWork:
     timeline: TimelineWriter
     built: Plan | None = None
     """The plan of the build, if the work has that of a retry with settings of its own."""
-    max_drops: float = 1.0
-    """The largest share of samples that a step may drop, filters aside; then the run stops."""
+    limits: Limits = field(default_factory=Limits)
     _repaired: list[str] = field(default_factory=list)
+
+    def check_time(self) -> None:
+        """Stop a run that has had its time.
+
+        Raises:
+            StoppedError: it has.
+        """
+        seconds = self.progress.total_s
+        if seconds >= 3600 * self.limits.hours:
+            raise StoppedError(
+                f"stopped after {duration(seconds)}, by --max-hours; run the same command to go on"
+            )
 
     def repair(self, error: DamagedTableError) -> None:
         """Remove a damaged table; it is made again when a step needs it.

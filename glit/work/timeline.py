@@ -125,6 +125,14 @@ def seconds_left(
     return max(by_place.values(), default=0.0), unknown
 
 
+def rate_per_s(runs: Sequence[Timeline], stage: Mapping[str, Any]) -> float | None:
+    """Samples a second of a stage while it was at work, over all its workers; None if unknown."""
+    name, done = stage["stage"], stage["rows"]
+    found = [(run.bin_s, run.stages[name].busy_s) for run in runs if name in run.stages]
+    seconds = sum(bin_s * sum(busy > 0 for busy in bins) for bin_s, bins in found)
+    return done / seconds if done and seconds else None
+
+
 class TimelineWriter:
     """Records the timeline of a run, and keeps it in a work folder at the end of the block.
 

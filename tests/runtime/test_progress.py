@@ -41,7 +41,7 @@ def through(progress, clock):
         clock.s += 20
         progress.moved(UNIT, Heartbeat(rows=10, drops=1, gpu_memory=(20 << 30, 80 << 30)))
         yield
-        progress.finished(UNIT, 30, 2)
+        progress.finished(UNIT, 30, {"looping": 2})
         yield
 
 

@@ -1,0 +1,92 @@
+"""What a run tells other programs: a line of JSON for every event, and metrics for Prometheus."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from glit.errors import InputError, UserError, first_line
+from glit.recipes.extras import require
+from glit.runtime.progress import Listener
+
+_GAUGES = {
+    "done": "Samples of the stage that are done, also those of earlier runs.",
+    "total": "Samples of the stage.",
+    "rate_per_s": "Samples a second in this run.",
+    "seconds_left": "Seconds until the stage is done, at this rate.",
+    "dropped": "Samples that the stage has dropped in this run.",
+    "units_running": "Chunks that workers are at.",
+    "units_lost": "Chunks that were begun anew because their worker died.",
+}
+"""Metrics of a stage, ``glit_NAME{stage=...}``; the same names as in the events."""
+
+
+def json_lines(path: str) -> Listener:
+    """Append a line of JSON to a file for every event, each with its ``time`` (UTC, ISO 8601).
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    file = Path(path).expanduser()
+    try:
+        file.open("ab").close()
+    except OSError as error:
+        raise InputError(f"--log-json {path}: {first_line(error)}") from error
+
+    def tell(event: dict[str, Any]) -> None:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        # opened anew, as a program that rotates logs may have moved it; a full disk is no reason
+        # to end a build here
+        with contextlib.suppress(OSError), file.open("a", encoding="utf-8") as log:
+            log.write(json.dumps({"time": now, **event}) + "\n")
+
+    return tell
+
+
+def prometheus(address: str) -> Listener:
+    """Serve metrics at ``http://HOST:PORT/metrics`` until the process ends.
+
+    Args:
+        address: ``HOST:PORT``, or a port of 127.0.0.1.
+
+    Raises:
+        MissingExtraError: the client library is not installed.
+        UserError: no address, or its port is taken.
+    """
+    require("metrics", needed_for="--metrics")
+    from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+
+    host, _, port = address.rpartition(":")
+    registry = CollectorRegistry()
+    try:
+        start_http_server(int(port), addr=host or "127.0.0.1", registry=registry)
+    except (OSError, ValueError, OverflowError) as error:
+        raise UserError(
+            f"--metrics {address}: {first_line(error)}; want HOST:PORT or a port"
+        ) from error
+    gauges = {
+        name: Gauge(f"glit_{name}", text, ["stage"], registry=registry)
+        for name, text in _GAUGES.items()
+    }
+    drops = Gauge("glit_drops", "Drops by reason.", ["stage", "reason"], registry=registry)
+    used = Gauge("glit_gpu_used_bytes", "Of the fullest GPU.", ["stage"], registry=registry)
+    ends = Counter("glit_runs_ended", "Runs that ended, by how.", ["how"], registry=registry)
+
+    def tell(event: dict[str, Any]) -> None:
+        if event["event"] == "end":
+            ends.labels("failed" if event["error"] else "done").inc()
+        if event["event"] not in ("stage", "progress"):
+            return
+        stage = event["stage"]
+        for name, gauge in gauges.items():
+            if event[name] is not None:
+                gauge.labels(stage).set(event[name])
+        for reason, number in event["drops"].items():
+            drops.labels(stage, reason).set(number)
+        if event["gpu_bytes"]:
+            used.labels(stage).set(event["gpu_bytes"][0])
+
+    return tell

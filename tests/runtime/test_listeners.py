@@ -1,0 +1,118 @@
+"""What a build tells other programs: lines of JSON, metrics, and when it stops by itself."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.request
+
+import pytest
+from building import data_bytes, png
+from prometheus_client.parser import text_string_to_metric_families
+
+import glit
+from glit.errors import StoppedError, UserError
+from glit.runtime import progress
+from glit.runtime.listeners import json_lines, prometheus
+from glit.runtime.progress import null_progress
+
+
+@pytest.fixture
+def photographs(tmp_path):
+    """Twelve images, one damaged, and three without a caption."""
+    folder = tmp_path / "photographs"
+    folder.mkdir()
+    lines = []
+    for number in range(12):
+        (folder / f"{number:02d}.png").write_bytes(png(seed=number) if number else b"no picture")
+        if number < 9:
+            lines.append(json.dumps({"path": f"{number:02d}.png", "caption": "A ball. A red box."}))
+    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+def words(photographs, out, *more):
+    captions = photographs.parent / "captions.jsonl"
+    return ["build", photographs, "-o", out, "-r", "captions-only", "--captions", captions,
+            "--set", "ingest.chunk_size=4", "--quiet", *more]  # fmt: skip
+
+
+@pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.engine)])
+def test_every_stage_ends_with_its_figures(photographs, tmp_path, run_glit, executor):
+    log = tmp_path / "log.jsonl"
+    line = words(photographs, tmp_path / "out", "--executor", executor, "--log-json", log)
+    assert run_glit(*line).code == 0
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    assert all(event["time"].endswith("Z") for event in events)
+    last = {event["stage"]: event for event in events if event["event"] == "progress"}
+    assert last["ingest"]["done"] == last["ingest"]["total"] == 12
+    assert last["ingest"]["drops"] == {"not_an_image": 1} and last["ingest"]["dropped"] == 1
+    assert last["caption"]["drops"] == {"no_caption": 3}
+    assert last["pack"]["rate_per_s"] > 0 and last["pack"]["units_lost"] == 0
+    assert events[-1] == {"time": events[-1]["time"], "event": "end", "error": None}
+    status = json.loads(run_glit("status", tmp_path / "out", "--json").output)
+    assert all(stage["rate_per_s"] > 0 for stage in status["stages"])
+
+
+def test_a_failure_is_the_last_line_and_a_log_goes_on(photographs, tmp_path, run_glit):
+    log = tmp_path / "log.jsonl"
+    line = words(photographs, tmp_path / "out", "--executor", "local", "--log-json", log)
+    assert run_glit(*line, "--max-drops", "5%").code == 1
+    before = log.read_text()
+    assert "were dropped" in json.loads(before.splitlines()[-1])["error"]
+    assert run_glit(*line).code == 0
+    assert log.read_text().startswith(before)
+
+
+def test_prometheus_reads_the_same_figures():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    shown = null_progress()
+    shown._listeners = [prometheus(str(port))]
+    with shown:
+        shown.begin("caption", total=8, done=2)
+        shown.lost()
+        shown.advance(6, 1)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    found = {s.name: s.value for f in families for s in f.samples if "created" not in s.name}
+    assert (found["glit_done"], found["glit_total"], found["glit_dropped"]) == (8, 8, 1)
+    assert found["glit_units_lost"] == 1 and found["glit_runs_ended_total"] == 1
+    with pytest.raises(UserError, match="--metrics .*want HOST:PORT or a port"):
+        prometheus(str(port))  # taken
+
+
+@pytest.mark.parametrize("address", ["here", "127.0.0.1:", "1.2.3.4.5:80", "99999999"])
+def test_what_is_no_address_is_refused(address):
+    with pytest.raises(UserError, match="want HOST:PORT or a port"):
+        prometheus(address)
+
+
+def test_a_log_that_cannot_be_written_is_named_first(photographs, tmp_path, run_glit):
+    found = run_glit(*words(photographs, tmp_path / "out", "--log-json", tmp_path / "no" / "log"))
+    assert found.code == 2 and "--log-json" in found.errors and found.errors.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UserError, match="Is a directory"):
+        json_lines(str(tmp_path))
+
+
+def test_a_build_stops_after_its_hours_and_goes_on(photographs, tmp_path, monkeypatch):
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    build = {"recipe": "captions-only", "captions": tmp_path / "captions.jsonl",
+             "executor": "local", "quiet": True, "settings": ["ingest.chunk_size=4"]}  # fmt: skip
+    clock = progress.time.monotonic
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock() * 3600)  # a second is an hour
+    with pytest.raises(StoppedError, match=r"by --max-hours.*: glit build .* --max-hours 1e-05"):
+        glit.build(photographs, out, max_hours=1e-5, **build)
+    assert not (out / "manifest.json").exists()
+    first = glit.status(out)["stages"][0]
+    assert first["chunks_done"] == 1
+    glit.build(photographs, out, **build)
+    glit.build(photographs, whole, **build)
+    assert data_bytes(out) == data_bytes(whole)
+
+
+@pytest.mark.parametrize("hours", [0, -1.0, float("nan")])
+def test_what_is_no_time_is_refused(photographs, tmp_path, hours):
+    with pytest.raises(UserError, match="want hours above 0"):
+        glit.build(photographs, tmp_path / "out", recipe="captions-only", max_hours=hours)
