@@ -43,6 +43,7 @@ references = api.references
 retry = api.retry
 select = api.select
 split = api.split
+estimate = api.estimate
 status = api.status
 train = api.train
 verify = api.verify
@@ -77,6 +78,7 @@ __all__ = [
     "certify",
     "clean",
     "diff",
+    "estimate",
     "evaluate",
     "export",
     "judge",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from glit.label.judge import JudgeTally
     from glit.models.weights import Resolved
     from glit.pipeline.add import Added
+    from glit.pipeline.estimate import BuildEstimate as BuildEstimate
     from glit.pipeline.status import UnfinishedBuild
     from glit.runtime.progress import StageProgress
     from glit.stages.plan import Recipe
@@ -284,6 +285,36 @@ def timelines(dataset: PathLike) -> list[Timeline]:
     from glit.work.timeline import read_timelines
 
     return read_timelines(Store(dataset).below("work"))
+
+
+def estimate(
+    dataset: PathLike,
+    *,
+    images: int,
+    gpus: int = 0,
+    cores: int = 0,
+    price: float | None = None,
+    rates: Mapping[str, float] | None = None,
+) -> BuildEstimate:
+    """Estimate a large build from a small one: hours, money, bytes, files and tokens.
+
+    Args:
+        dataset: the small build, a finished dataset with its work folder.
+        images: of the large build.
+        gpus: of the large build; 0 for as many as the small one had.
+        cores: the same.
+        price: of a GPU hour; without GPUs, of an hour of the machine.
+        rates: samples a second of a stage, by one GPU, core or server, in place of what was
+            measured.
+
+    Raises:
+        UserError: the times of the build are not known, or a number or a stage is impossible.
+    """
+    from glit.pipeline.estimate import Machines
+    from glit.pipeline.estimate import estimate as run
+
+    machines = Machines(gpus=gpus, cores=cores)
+    return run(os.fspath(dataset), images=images, machines=machines, price=price, rates=rates)
 
 
 def clean(dataset: PathLike) -> int:

@@ -37,6 +37,7 @@ EXAMPLES = {
     "retry": 'glit.retry("dataset", reason="too_large", settings=["ingest.max_pixels=300000000"])',
     "select": 'glit.select("dataset", "wide", where="width > 640", sample=500)',
     "split": 'glit.split("dataset", "parts", {"train": 0.98, "val": 0.02})',
+    "estimate": 'glit.estimate("pilot", images=10_000_000, gpus=8, cores=64, price=2.5)',
     "status": 'glit.status("dataset")',
     "train": 'run = glit.train("dataset", "run", recipe="fast-goal", settings=["train.epochs=1"])',
     "verify": 'assert glit.verify("dataset") == []',

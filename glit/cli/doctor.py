@@ -1,4 +1,5 @@
-"""``glit doctor``: check whether a build would work here, and estimate its time."""
+"""``glit doctor``: would a build work here, and how long would it take? ``glit estimate``: a large
+one, by a small one."""
 
 from __future__ import annotations
 
@@ -10,14 +11,19 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from glit import api
 from glit.cli.build import default_recipe
-from glit.cli.options import JsonOption, QuietOption, SetOption
+from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption
+from glit.errors import UserError
+from glit.plain import as_plain
+from glit.runtime.progress import duration, size
 from glit.runtime.terminal import Console, visible
 
 if TYPE_CHECKING:
     from glit.doctor.examine import Report
     from glit.doctor.finding import Finding
     from glit.doctor.models import Model
+    from glit.pipeline.estimate import BuildEstimate
 
 _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "fails": ("fails", "bold red")}
 
@@ -70,6 +76,98 @@ def doctor_command(
         sys.exit(1)
 
 
+_SIZES = {"k": 10**3, "M": 10**6, "B": 10**9}
+
+
+def _count(given: str | int) -> int:
+    """A number of the command line, such as ``10M``."""
+    text = str(given)
+    try:
+        return round(float(text.rstrip("kMB")) * _SIZES.get(text[-1:], 1))
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(f"{text}: want a number such as 250000 or 10M") from None
+
+
+def _rates(given: list[str] | None) -> dict[str, float]:
+    """Stages and samples a second, ``caption=12``."""
+    found = {}
+    for each in given or ():
+        name, _, rate = each.partition("=")
+        try:
+            found[name] = float(rate)
+        except ValueError:
+            raise UserError(f"--rate {each}: want STAGE=SAMPLES_PER_SECOND") from None
+    return found
+
+
+def estimate_command(
+    dataset: DatasetArgument,
+    images: Annotated[
+        int,
+        typer.Option(
+            "-n", "--num", parser=_count, metavar="N", help="Images of the large build, as 10M."
+        ),
+    ],
+    gpus: Annotated[int, typer.Option("--gpus", min=0, help="GPUs of it. 0: as many as here.")] = 0,
+    cores: Annotated[
+        int, typer.Option("--cores", min=0, help="CPU cores of it. 0: as many as here.")
+    ] = 0,
+    price: Annotated[
+        float | None,
+        typer.Option("--price", min=0, help="Of a GPU hour; without GPUs, of a machine hour."),
+    ] = None,
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rate",
+            metavar="STAGE=N",
+            help="Samples per second of a stage by one GPU, core or server, if the small build "
+            "cannot tell; repeatable.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate a large build from a small one: hours, money, bytes, files and tokens."""
+    found = api.estimate(
+        dataset, images=images, gpus=gpus, cores=cores, price=price, rates=_rates(rate)
+    )
+    if as_json:
+        print(json.dumps({**as_plain(found), "cost": found.cost}))
+        return
+    _print_estimate(found, Console(highlight=False))
+
+
+def _print_estimate(found: BuildEstimate, console: Console) -> None:
+    """Stages, then time, money and sizes."""
+    machines = f"{found.gpus} GPUs, {found.cores} cores" if found.gpus else f"{found.cores} cores"
+    console.print(f"{found.images} images on {machines}, by the build of {found.pilot_images}:\n")
+    table = Table("stage", "place", "samples", "time", "", box=None, padding=(0, 2))
+    for stage in found.stages:
+        table.add_row(
+            stage.stage, stage.place, str(stage.samples), _between(stage.hours), stage.source
+        )
+    console.print(table)
+    console.print(f"\ntime: {_between(found.hours)}; places work at the same time")
+    if found.cost is not None:
+        low, high = found.cost
+        console.print(f"cost: {low:,.2f} to {high:,.2f}, at {found.price:g} an hour")
+    tokens = "" if found.caption_tokens is None else f", {found.caption_tokens} caption tokens"
+    console.print(
+        f"dataset: {found.shipped} samples, {size(found.data_bytes)} in {found.data_files} "
+        f"files{tokens}; {found.work_files} files in work/",
+        soft_wrap=True,
+    )
+    console.print(
+        "shorter time: workers are never idle; longer: as idle as in that build; models are loaded",
+        soft_wrap=True,
+    )
+
+
+def _between(hours: tuple[float, float]) -> str:
+    low, high = (duration(3600 * each) for each in hours)
+    return low if low == high else f"{low} to {high}"
+
+
 def _print(report: Report, console: Console, *, verbose: bool) -> None:
     """The verdict, what to do, and with ``verbose`` every check, model and time."""
     fails = sum(finding.state == "fails" for finding in report.findings)
@@ -108,8 +206,6 @@ def _print_findings(findings: list[Finding], console: Console) -> None:
 
 
 def _print_models(models: list[Model], console: Console) -> None:
-    from glit.runtime.progress import size
-
     shown = Table("model", "here", "size", "recipes", box=None, padding=(0, 2))
     for model in models:
         about = "" if model.here else "about "  # the published size, not measured here

@@ -26,6 +26,10 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
             "Check whether a build would work here; estimate time and disk. Exits 1 if it would "
             "fail.",
         ),
+        "estimate": (
+            "glit.cli.doctor:estimate_command",
+            "Estimate a large build from a small one: hours, money, bytes, files and tokens.",
+        ),
         "recipes": (
             "glit.cli.recipes:recipes_command",
             "List the recipes and their missing models and packages, or print one recipe in full.",

@@ -25,6 +25,11 @@ class LocalExecutor:
         """See :class:`glit.executors.protocols.Executor`."""
         return best_device()
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """See :class:`glit.executors.protocols.Executor`; one GPU at most."""
+        return usable_cores(), int(best_device() == "cuda")
+
     def run(self, jobs: Sequence[Job]) -> None:
         """See :class:`glit.executors.protocols.Executor`."""
         for job in jobs:

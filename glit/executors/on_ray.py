@@ -65,6 +65,12 @@ class RayExecutor:
         here = best_device() if len(ray.nodes()) == 1 else "cpu"
         return "cpu" if here == "cuda" else here  # a GPU that Ray does not know is not used
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """See :class:`glit.executors.protocols.Executor`."""
+        found = ray.cluster_resources()
+        return int(found.get("CPU", 1)), int(found.get("GPU", 0))
+
     def run(self, jobs: Sequence[Job]) -> None:
         """See :class:`glit.executors.protocols.Executor`."""
         flow, pools = JobFlow(jobs), dict[str, Pool]()

@@ -165,6 +165,11 @@ class Executor(Protocol):
         """The best device that its workers have: ``cuda``, ``mps`` or ``cpu``."""
         ...
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """The cores and the GPUs that it may use."""
+        ...
+
     def run(self, jobs: Sequence[Job]) -> None:
         """Do every unit of every job.
 

@@ -105,7 +105,7 @@ def hold_work(
     is_first = dataset.is_local and not dataset.exists("work")
     with only_one_build(store) as still_held:
         try:
-            with TimelineWriter(store) as timeline:
+            with TimelineWriter(store, executor.size) as timeline:
                 yield lambda inputs, work: OpenWork(
                     dataset=dataset, inputs=inputs, work=work, executor=executor,
                     progress=progress, still_held=still_held, timeline=timeline,

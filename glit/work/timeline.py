@@ -52,6 +52,9 @@ class Timeline:
     start_s: float
     """Since the epoch."""
     bin_s: float = _FIRST_BIN_S
+    cores: int = 0
+    """That the run might use; 0 if it was not noted."""
+    gpus: int = 0
     stages: dict[str, StageTime] = field(default_factory=dict)
 
     def note(self, stage: str, place: str, stretch: BusyInterval, workers: int = 1) -> None:
@@ -138,10 +141,11 @@ class TimelineWriter:
 
     Args:
         store: the work folder.
+        size: cores and GPUs of the run.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, size: tuple[int, int]) -> None:
+        self._store, self._size = store, size
         self._line: Timeline | None = None
         self._is_saved = True
         self._saved_at = 0.0
@@ -161,7 +165,9 @@ class TimelineWriter:
         """
         self._save()
         if units and self._line is None:
-            self._line, self._saved_at = Timeline(start_s=time.time()), time.monotonic()
+            cores, gpus = self._size
+            self._line = Timeline(start_s=time.time(), cores=cores, gpus=gpus)
+            self._saved_at = time.monotonic()
         return partial(self._note, task.name, task.needs.place, set())
 
     def _note(self, stage: str, place: str, seen: set[str], stretch: BusyInterval) -> None:
@@ -204,7 +210,8 @@ def _from(run: dict[str, Any]) -> Timeline:
         for name, each in run["stages"].items()
     }
     start_s, bin_s = _finite(run["start_s"]), _finite(run["bin_s"])
-    return Timeline(start_s=start_s, bin_s=bin_s, stages=stages)
+    size = {name: int(run.get(name, 0)) for name in ("cores", "gpus")}
+    return Timeline(start_s=start_s, bin_s=bin_s, **size, stages=stages)
 
 
 def _finite(value: Any) -> float:

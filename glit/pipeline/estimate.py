@@ -1,0 +1,186 @@
+"""Estimate a large build from a small one: hours, money, bytes, files and tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from glit.dataset.manifest import read_manifest
+from glit.dataset.statistics import dataset_statistics
+from glit.errors import UserError, closest
+from glit.pipeline.status import status
+from glit.planning.recipe import recipe_of_build
+from glit.stages.ingest import IngestConfig
+from glit.stages.pack import PackConfig
+from glit.storage.store import Store
+from glit.work.state import read_state
+from glit.work.timeline import Timeline, read_timelines
+
+_CHUNK = 256
+"""Images in a chunk of a large build whose recipe does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """What the large build would run on; 0 takes the number that the small one had."""
+
+    gpus: int = 0
+    cores: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageEstimate:
+    """The time of one stage."""
+
+    stage: str
+    place: str
+    samples: int
+    """That reach it, if as large a share is dropped before it."""
+    hours: tuple[float, float]
+    """If its workers are never idle, and if they are as idle as in the small build."""
+    source: str
+    """``measured`` in the small build, or ``given``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildEstimate:
+    """What a large build would take, if all grows as the number of images does."""
+
+    images: int
+    pilot_images: int
+    cores: int
+    gpus: int
+    stages: tuple[StageEstimate, ...]
+    hours: tuple[float, float]
+    """Stages of one place take turns; those of different places work at the same time."""
+    price: float | None
+    """Of a GPU hour, or of an hour of the machine if there are no GPUs."""
+    shipped: int
+    data_bytes: int
+    data_files: int
+    work_files: int
+    caption_tokens: int | None
+    """Of the dataset's tokenizer; None if it counts none."""
+
+    @property
+    def cost(self) -> tuple[float, float] | None:
+        """In the unit of the price; None without one."""
+        if self.price is None:
+            return None
+        low, high = (hours * self.price * max(1, self.gpus) for hours in self.hours)
+        return low, high
+
+
+def estimate(
+    dataset: str,
+    *,
+    images: int,
+    machines: Machines,
+    price: float | None = None,
+    rates: Mapping[str, float] | None = None,
+) -> BuildEstimate:
+    """Estimate a build of many images from a finished build of a few.
+
+    Args:
+        dataset: the small build, a finished dataset with its work folder.
+        images: of the large build.
+        machines: of the large build.
+        price: of a GPU hour; without GPUs, of an hour of the machine.
+        rates: samples a second of a stage, by one GPU, core or server, that replace the measured
+            ones.
+
+    Raises:
+        UserError: the build did not note its times, or a number or a stage is impossible.
+    """
+    _require(images > 0, "images", images, "1 or more")
+    _require(machines.gpus >= 0 and machines.cores >= 0, "machines", machines, "0 or more of each")
+    _require(price is None or 0 <= price < float("inf"), "price", price, "0 or more")
+    store, found = Store(dataset), status(dataset)
+    if not found["complete"]:
+        raise UserError(f"{dataset}: not finished; run glit build again to resume it")
+    runs = [run for run in read_timelines(store.below("work")) if run.cores]
+    stages = [each for each in found["stages"] if each["rows"]]
+    steps = {name for run in runs for name in run.stages} - {each["stage"] for each in stages}
+    stages += [{"stage": name, "rows": found["counts"]["shipped"]} for name in sorted(steps)]
+    if not runs or not stages:
+        raise UserError(
+            f"{dataset}: the times of its build were not noted or are gone; build some hundred "
+            "images anew, with the recipe and on machines like those of the large build"
+        )
+    rates = rates or {}
+    for name, rate in rates.items():
+        known = [each["stage"] for each in stages]
+        if name not in known:
+            raise UserError(f"--rate {name}: the build has no such stage; {closest(name, known)}")
+        _require(0 < rate < float("inf"), f"rate of {name}", rate, "more than 0")
+    num_tables = len(found["stages"])
+    cores, gpus = machines.cores or runs[-1].cores, machines.gpus or runs[-1].gpus
+    first = stages[0]["rows"]
+    timed = [
+        _stage(each, runs, images * each["rows"] / first, cores, gpus, rates) for each in stages
+    ]
+    by_place: dict[str, list[tuple[float, float]]] = {}
+    for each in timed:
+        by_place.setdefault(each.place, []).append(each.hours)
+    low, high = (
+        max(sum(hours[end] for hours in here) for here in by_place.values()) for end in (0, 1)
+    )
+    return BuildEstimate(
+        images=images, pilot_images=first, cores=cores, gpus=gpus, stages=tuple(timed),
+        hours=(low, high), price=price, **_sizes(store, images, num_tables),
+    )  # fmt: skip
+
+
+def _require(holds: bool, name: str, value: Any, wanted: str) -> None:
+    if not holds:
+        raise UserError(f"{name} {value}: want {wanted}")
+
+
+def _stage(
+    stage: Mapping[str, Any], runs: Sequence[Timeline], samples: float,
+    cores: int, gpus: int, rates: Mapping[str, float],
+) -> StageEstimate:  # fmt: skip
+    """A stage's time on the new machines, by its work in all runs that are remembered."""
+    name = stage["stage"]
+    found = [(run, run.stages[name]) for run in runs if name in run.stages]
+    if not found:
+        raise UserError(f"stage {name}: its times are not known; --rate {name}=N gives them")
+    place = found[-1][1].place
+    units = {"cuda": gpus, "cpu": cores}.get(place, 1)
+    if name in rates:
+        hours = samples / (rates[name] * units) / 3600
+        at_best = at_worst = hours
+    else:
+        best_s = worst_s = 0.0
+        for run, seen in found:
+            had = {"cuda": run.gpus, "cpu": run.cores}.get(place, 1)
+            best_s += had * (sum(seen.busy_s) - seen.lost_s) / max(1, seen.workers)
+            worst_s += had * run.bin_s * sum(busy > 0 for busy in seen.busy_s)
+        at_best, at_worst = (
+            seconds / stage["rows"] * samples / max(1, units) / 3600
+            for seconds in (best_s, worst_s)
+        )
+    return StageEstimate(
+        stage=name, place=place, samples=round(samples), hours=(at_best, max(at_best, at_worst)),
+        source="given" if name in rates else "measured",
+    )  # fmt: skip
+
+
+def _sizes(store: Store, images: int, num_stages: int) -> dict[str, Any]:
+    """Samples, bytes, files and tokens of the large dataset."""
+    manifest, recipe = read_manifest(store), recipe_of_build(read_state(store.below("work")).recipe)
+    shipped = round(images * manifest.counts.shipped / manifest.counts.ingested)
+    of_data = sum(entry.bytes for entry in manifest.data_files.values())
+    num_bytes = round(of_data / manifest.counts.shipped * shipped)
+    pack = recipe.of(PackConfig)
+    chunk = recipe.of(IngestConfig).chunk_size or _CHUNK
+    tokens = dataset_statistics(store, manifest).tokens
+    return {
+        "shipped": shipped,
+        "data_bytes": num_bytes,
+        "data_files": max(pack.min_files, math.ceil(num_bytes / (pack.max_file_mb * 1e6))),
+        "work_files": math.ceil(images / chunk) * num_stages,
+        "caption_tokens": None if tokens is None else round(tokens.mean * shipped),
+    }

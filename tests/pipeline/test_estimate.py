@@ -1,0 +1,105 @@
+"""What a large build would take, by a small one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from building import png
+
+import glit
+from glit.errors import UserError
+from glit.pipeline import estimate as module
+from glit.work.timeline import StageTime, Timeline
+
+
+@pytest.fixture
+def pilot(tmp_path):
+    """Eight images, one of them damaged."""
+    (tmp_path / "images").mkdir()
+    lines = []
+    for number in range(8):
+        name = f"{number}.png"
+        (tmp_path / "images" / name).write_bytes(png(seed=number) if number else b"no picture")
+        lines.append(json.dumps({"path": name, "caption": "A ball. A box."}))
+    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+    glit.build(
+        tmp_path / "images", tmp_path / "pilot", recipe="captions-only",
+        captions=tmp_path / "captions.jsonl", executor="local", quiet=True,
+    )  # fmt: skip
+    return tmp_path / "pilot"
+
+
+def timed(monkeypatch, *runs):
+    monkeypatch.setattr(module, "read_timelines", lambda store: list(runs))
+
+
+def stages(**places):
+    """Two workers of each, that share 8 s of work in bins of a second, and 2 s lost."""
+    return {
+        name: StageTime(
+            place=place, workers=2, busy_s=[2.0, 2.0, 2.0, 0.0, 1.0, 1.0, 2.0], lost_s=2
+        )
+        for name, place in places.items()
+    }
+
+
+def test_a_real_build_is_timed_and_the_command_prints_it(pilot, run_glit):
+    found = glit.estimate(pilot, images=8_000, cores=4, price=2)
+    assert [each.stage for each in found.stages] == ["ingest", "caption", "split", "ledger", "pack"]
+    assert all(0 < each.hours[0] <= each.hours[1] for each in found.stages)
+    assert [each.samples for each in found.stages] == [8000, 7000, 7000, 7000, 7000]
+    assert (found.shipped, found.data_files, found.caption_tokens) == (7000, 8, 7000 * 8)
+    assert found.work_files == 32 * 3  # chunks of 256, three steps that keep tables
+    assert found.cost == tuple(2 * hours for hours in found.hours)
+    done = run_glit("estimate", pilot, "-n", "8k", "--cores", "4", "--price", "2")
+    assert done.code == 0 and "cost: " in done.output and "7000 samples" in done.output
+    plain = json.loads(run_glit("estimate", pilot, "-n", "8k", "--cores", "4", "--json").output)
+    assert plain["hours"] == list(found.hours) and plain["cost"] is None
+
+
+def test_stages_of_one_place_take_turns_and_machines_share_them_out(pilot, monkeypatch):
+    here = stages(ingest="cpu", caption="cuda", split="cpu")
+    timed(monkeypatch, Timeline(start_s=0.0, bin_s=1.0, cores=4, gpus=1, stages=here))
+    found = glit.estimate(pilot, images=8 * 3600, gpus=2, cores=8, price=3)
+    ingest, caption, _ = found.stages
+    # 10 s of two workers less 2 s lost are 4 s at best, and there are bins of 6 s; twice the cores
+    assert ingest.hours == pytest.approx((4 / 2, 6 / 2))
+    assert caption.hours == pytest.approx((2, 3)) and caption.place == "cuda"
+    assert found.hours == pytest.approx((4, 6))  # ingest and split in turn, caption beside them
+    assert found.cost == pytest.approx((4 * 2 * 3, 6 * 2 * 3))
+    assert glit.estimate(pilot, images=8, price=3).gpus == 1
+    given = glit.estimate(pilot, images=8 * 3600, gpus=2, cores=8, rates={"caption": 0.35})
+    assert given.stages[1].source == "given"
+    assert given.stages[1].hours == pytest.approx((7 * 3600 / 0.7 / 3600,) * 2)
+    assert given.hours[0] == pytest.approx(10)
+
+
+def test_all_runs_of_a_build_count(pilot, monkeypatch):
+    run = Timeline(
+        start_s=0.0, bin_s=1.0, cores=4, stages=stages(ingest="cpu", caption="cpu", split="cpu")
+    )
+    timed(monkeypatch, run)
+    once = glit.estimate(pilot, images=100)
+    timed(monkeypatch, run, replace(run, start_s=9.0))
+    assert glit.estimate(pilot, images=100).hours == pytest.approx([2 * h for h in once.hours])
+
+
+def test_what_cannot_be_is_refused_in_a_line(pilot, monkeypatch, run_glit):
+    with pytest.raises(UserError, match="images 0: want 1 or more"):
+        glit.estimate(pilot, images=0)
+    with pytest.raises(UserError, match="price nan: want 0 or more"):
+        glit.estimate(pilot, images=1, price=float("nan"))
+    with pytest.raises(UserError, match="--rate capton: .* did you mean 'caption'"):
+        glit.estimate(pilot, images=1, rates={"capton": 1})
+    with pytest.raises(UserError, match="rate of caption inf: want more than 0"):
+        glit.estimate(pilot, images=1, rates={"caption": float("inf")})
+    for wrong in (["-n", "many"], ["-n", "1k", "--rate", "caption"], ["-n", "1k", "--gpus", "-1"]):
+        assert run_glit("estimate", pilot, *wrong).code == 2
+    timed(monkeypatch, Timeline(start_s=0.0, stages=stages(ingest="cpu")))  # of an earlier version
+    with pytest.raises(UserError, match="the times of its build were not noted"):
+        glit.estimate(pilot, images=1)
+    timed(monkeypatch, Timeline(start_s=0.0, cores=1, stages=stages(ingest="cpu")))
+    with pytest.raises(UserError, match="stage caption: its times are not known; --rate caption="):
+        glit.estimate(pilot, images=1)
