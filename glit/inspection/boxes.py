@@ -59,6 +59,20 @@ def box_faults(item: Item, picture: PictureSize | None) -> Iterator[Fault]:
     yield from (fault for fault in bad if fault)
 
 
+def pixel_box(item: Item, number: int, picture: PictureSize) -> XYXY:
+    """A box of an item in pixels of its upright picture.
+
+    Raises:
+        ValueError: the box is in a picture of another shape.
+    """
+    size, box = (float(picture.width), float(picture.height)), item.boxes[number]
+    frame = fit_frame(item.stated or size, size, lambda: picture.orientation)
+    if item.shares:
+        sides = (*frame.stated, *frame.stated)
+        box = [share * side for share, side in zip(box, sides, strict=True)]
+    return frame.box(box)
+
+
 def _frame(
     stated: tuple[Any, Any] | None, picture: PictureSize | None
 ) -> tuple[tuple[float, float] | None, Fault | None]:

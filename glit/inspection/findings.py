@@ -46,12 +46,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """An estimate of the share of wrong pairs."""
+    """An estimate of the share of wrong pairs, or of pairs that fit badly."""
 
     of: str
     """What is counted, such as ``pairs``."""
     method: str
     """Where the estimate is from, in words."""
+    claim: str = "wrong"
+    """What the share is: ``wrong``, or ``below the middle``: pairs whose text fits its own box
+    worse than half of the boxes of other images."""
     items: int
     share: float
     at_least: float

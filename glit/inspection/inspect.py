@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from glit.data.reference_list import ReferenceList
 from glit.errors import InputError
@@ -13,9 +16,10 @@ from glit.images import ImageError
 from glit.inspection.addresses import MOST_ADDRESSES, AddressSample
 from glit.inspection.boxes import box_faults
 from glit.inspection.captions import caption_faults, span_faults
-from glit.inspection.findings import AuditReport, Tally
+from glit.inspection.findings import AuditReport, Estimate, Tally
 from glit.inspection.items import Item, Source
 from glit.inspection.kinds import KINDS
+from glit.inspection.matches import Matches
 from glit.inspection.names import name_fault
 from glit.inspection.pictures import PictureCheck, check_picture
 from glit.inspection.repairs import repair
@@ -23,6 +27,9 @@ from glit.inspection.repeats import Repeats
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import batched, map_ahead
 from glit.runtime.progress import StageProgress
+
+if TYPE_CHECKING:
+    from glit.clip.embedder import Embedder
 
 Thumbnailer = Callable[[bytes], bytes]
 NOTHING = "there is nothing of that to look at"
@@ -43,6 +50,7 @@ def inspect(
     images: str = "",
     test_set: ReferenceList | None = None,
     network: bool = False,
+    model: Embedder | None = None,
     thumbnailer: Thumbnailer | None = None,
     tally: Tally | None = None,
 ) -> AuditReport:
@@ -55,6 +63,7 @@ def inspect(
             fault then, even if none is.
         test_set: a list of images that may not be among them; None for none.
         network: ask a sample of the addresses.
+        model: matches texts with pictures; None for none.
         thumbnailer: makes the thumbnails of examples; None leaves them out.
         tally: counts; None makes a new one.
 
@@ -66,8 +75,9 @@ def inspect(
     if source.total:
         progress.begin("images", total=source.total, done=0, drops=False)
     number = 0
-    with Repeats() as repeats:
-        for some in batched(_seen(source, compare=test_set is not None), _BATCH):
+    with Repeats() as repeats, contextlib.ExitStack() as stack:
+        matches = None if model is None else stack.enter_context(Matches(model))
+        for some in batched(_seen(source, matches, compare=test_set is not None), _BATCH):
             for item, picture in some:
                 _look(item, picture, source.language, tally, thumbnailer)
                 repeats.add(item.name, item.captions or ())
@@ -77,26 +87,32 @@ def inspect(
                     licences[licence] += 1
             if test_set is not None:
                 _compare(some, test_set, tally, thumbnailer)
+            if matches is not None:
+                matches.add([(i, p.squares) for i, p in some if p is not None and p.squares])
             number += len(some)
             if source.total:
                 progress.advance(len(some))
         if not number:
             raise InputError(f"{source.what}: has no image to look at")
         _look_at_all(repeats, tally)
+        unlooked, estimates = _look_at_matches(matches, tally)
     if network:
         tally.look("address-dead", len(addresses))
         for name, detail in addresses.faults():
             tally.fault("address-dead", name, detail)
-    skipped = {**source.unlooked, **_not_there(tally, source, named=bool(images))}
+    skipped = {**source.unlooked, **unlooked, **_not_there(tally, source, named=bool(images))}
     skipped |= _not_asked(tally, addresses, test_set, network=network)
-    return _report(source, tally, number, skipped, licences, images, test_set)
+    report = _report(source, tally, number, skipped, licences, images, test_set)
+    return replace(report, estimates=(*report.estimates, *estimates))
 
 
-def _seen(source: Source, *, compare: bool) -> Iterator[tuple[Item, PictureCheck | None]]:
+def _seen(
+    source: Source, matches: Matches | None, *, compare: bool
+) -> Iterator[tuple[Item, PictureCheck | None]]:
     """Images with what was seen of their pictures, which threads decode ahead."""
 
     def see(item: Item) -> tuple[Item, PictureCheck | None]:
-        return item, check_picture(item, compare=compare)
+        return item, check_picture(item, compare=compare, matches=matches)
 
     with ThreadPoolExecutor(usable_cores()) as pool:
         yield from map_ahead(pool, see, source.items(), most=_AHEAD)
@@ -184,6 +200,22 @@ def _look_at_all(repeats: Repeats, tally: Tally) -> None:
     tally.look("caption-near", len(repeats.captions))
     for name, detail in repeats.near():
         tally.fault("caption-near", name, detail)
+
+
+def _look_at_matches(
+    matches: Matches | None, tally: Tally
+) -> tuple[dict[str, str], tuple[Estimate, ...]]:
+    """Count captions of another picture; why there is nothing to say of them, and the estimates of
+    pairs."""
+    code = "caption-of-another"
+    if matches is None:
+        return {code: "no model was named; add --model NAME"}, ()
+    for name, detail in matches.faults():
+        tally.fault(code, name, detail)
+    why = matches.unlooked()
+    if not why:
+        tally.look(code, matches.captions)
+    return {code: why} if why else {}, tuple(matches.estimates())
 
 
 def _not_there(tally: Tally, source: Source, *, named: bool) -> dict[str, str]:

@@ -165,11 +165,11 @@ class FileSource:
         )  # fmt: skip
 
     def _region_image(self, image: RegionImage) -> Item:
-        said = {
-            (start, end)
-            for row in image.rows.values()
+        said = [
+            (number, start, end)
+            for number, row in enumerate(image.rows.values())
             for start, end in (*row.get("sentences", ()), *row.get("phrases", ()))
-        }
+        ]
         faults = [(_code(each), each) for each in image.left_out]
         faults += [("unreadable", image.fault)] if image.fault else []
         of_texts = sum(code in ("span-words", "text-outside") for code, _ in faults)
@@ -180,8 +180,12 @@ class FileSource:
         return Item(
             where=image.where,
             captions=None if labelled else (image.caption,),
-            spans=tuple(TextSpan(start=start, end=end) for start, end in sorted(said)),
+            spans=tuple(
+                TextSpan(start=start, end=end)
+                for start, end in sorted({(start, end) for _, start, end in said})
+            ),
             boxes=tuple(as_box(box[:4]) for box in image.rows),
+            pairs=tuple((number, image.caption[start:end]) for number, start, end in said),
             shares=image.shares,
             corners="xywh" if self.format in _XYWH else "xyxy",
             stated=image.stated,

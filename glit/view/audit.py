@@ -53,7 +53,7 @@ def write_audit_page(output: Path, report: AuditReport) -> None:
         "findings": findings, "clean": report.clean, "skipped": report.skipped,
         "licences": report.licences,
         "estimates": [
-            {"of": e.of, "method": e.method, "share": e.share, "at_least": e.at_least,
+            {"of": e.of, "claim": e.claim, "method": e.method, "share": e.share, "at_least": e.at_least,
              "at_most": e.at_most} for e in report.estimates
         ],
         "glit": __version__,

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from glit import open_dataset
+from glit.clip import open_embedder
 from glit.curate.references import Wanted, open_list
 from glit.dataset.reader import Dataset
 from glit.inspection.findings import Tally
@@ -37,6 +38,7 @@ from tools.measure.caption_checks import FOREIGN
 from tools.measure.console import ended, say
 
 RATES = (0.01, 0.1)
+MATCHER = "mini-matcher"
 FORMATS = ("glit", "captions", "coco", "regions", "mdetr", "odvg", "grit", "finehard",
            "visual-genome", "images")  # fmt: skip
 _WITH_TEXTS = ("glit", "captions", "coco", "mdetr", "odvg", "grit", "finehard", "images")
@@ -189,6 +191,12 @@ def plant_near(entry: Entry, rng: random.Random, others: list[Entry]) -> None:
     entry.caption, entry.phrases = " ".join(words), []
 
 
+def plant_swap(entry: Entry, rng: random.Random, others: list[Entry]) -> None:
+    other = others.pop(rng.randrange(len(others)))
+    entry.caption, other.caption = other.caption, entry.caption
+    entry.phrases = other.phrases = []
+
+
 def plant_outer_name(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
     entry.name = rng.choice(["../{}", "/etc/{}", "a\u0007{}"]).format(entry.name)
 
@@ -251,6 +259,7 @@ PLANTS: tuple[tuple[str, str, Plant, tuple[str, ...]], ...] = (
     ("caption-language", "other language", plant_language, _WITH_TEXTS),
     ("caption-repeated", "another's caption", plant_repeat, _WITH_TEXTS),
     ("caption-near", "another's, one word changed", plant_near, _WITH_TEXTS),
+    ("caption-of-another", "captions of two images swapped", plant_swap, _WITH_TEXTS),
     ("caption-near", "another's, every 20th word changed", plant_near_by_twentieths, _SOME),
     ("span-words", "3 letters cut off", plant_cut_word, ("glit", "odvg")),
     ("box-outside", "one box 2 % over the edge", plant_slightly_outside, _SOME),
@@ -457,15 +466,18 @@ WRITERS: dict[str, Callable[[list[Entry], Path], Path]] = {
 }  # fmt: skip
 
 
-def found_in(what: Path, images: Path | None, test_set: Path | None = None) -> dict[str, set[str]]:
+def found_in(
+    what: Path, images: Path | None, test_set: Path | None = None, *, model: bool = False
+) -> dict[str, set[str]]:
     """Names of the images at fault, by kind."""
     found: dict[str, set[str]] = defaultdict(set)
     source = open_source(str(what), form=None, images=str(images or ""), split=None)
+    opened = open_embedder(MATCHER, needed_for="the tool") if model else None
     listed = None
     if test_set is not None:
         listed = open_list(Wanted(images=str(test_set)), null_progress())
     inspect(
-        source, null_progress(), images=str(images or ""), test_set=listed,
+        source, null_progress(), images=str(images or ""), test_set=listed, model=opened,
         tally=Tally(listener=lambda code, name: found[code].add(name)),
     )  # fmt: skip
     return found
@@ -478,14 +490,15 @@ def measured(
     clean = entries_of_cached(dataset)
     rng = random.Random(f"{form} {code} {rate}")
     entries = copy.deepcopy(clean)
-    chosen = rng.sample(range(len(entries)), max(1, round(rate * len(entries))))
+    planted = rate * len(entries) / (2 if code == "caption-of-another" else 1)
+    chosen = rng.sample(range(len(entries)), max(1, round(planted)))
     names: set[str] = set()
-    others = [each for number, each in enumerate(clean) if number not in chosen]
+    others = [each for number, each in enumerate(entries) if number not in chosen]
     left = list(others)
     for number in chosen:
         plant(entries[number], rng, left)
         names.add(entries[number].name)
-    if code in ("caption-repeated", "caption-near"):
+    if code in ("caption-repeated", "caption-near", "caption-of-another"):
         names |= {each.name for each in others if each not in left}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -498,7 +511,7 @@ def measured(
             write_pictures(entries, folder / "images")
             what = WRITERS[form](entries, folder)
             images = None if form == "images" else folder / "images"
-        found = found_in(what, images)
+        found = found_in(what, images, model=code == "caption-of-another")
     names = {_plain(name) for name in names}
     here = {_plain(name) for name in found.pop(code, set())}
     effects = _EFFECTS.get(code, ())
