@@ -51,10 +51,10 @@ def scores(own_N: Float[np.ndarray, " N"], cosine_SS: Float[np.ndarray, "S S"]) 
     all_SS = (cosine_SS - across[0][:, None]) / across[1][:, None]
     all_SS += (cosine_SS - down[0]) / down[1]
     others_M = all_SS[~np.eye(len(all_SS), dtype=bool)]
-    middle, deviation = _robust(own_N[None])
-    least = min(
-        float(middle[0] - _DEVIATIONS * deviation[0]), float(np.quantile(others_M, _OTHERS))
-    )
+    most, least = float(np.quantile(others_M, _OTHERS)), -math.inf
+    for _ in range(2):  # those that are found first no longer widen the spread
+        middle, deviation = _robust(own_N[None, own_N >= least])
+        least = min(float(middle[0] - _DEVIATIONS * deviation[0]), most)
     return Scores(
         own_N=own_N, others_M=others_M, least=least, recall=float(np.mean(others_M < least))
     )

@@ -183,7 +183,9 @@ FORMATS: dict[str, CaptionFormat | RegionFormat] = {
         texts="sentences",
     ),
     "tao": RegionFormat(
-        read=tao.tao, files="`annotations.jsonl` of NVIDIA TAO's 2D grounding", texts="phrases"
+        read=tao.tao,
+        files="`annotations.jsonl` of NVIDIA TAO's 2D grounding, or the ODVG it trains on",
+        texts="phrases",
     ),
     "visual-genome": RegionFormat(
         read=regions.visual_genome, files="`region_descriptions.json`", texts="sentences"

@@ -121,10 +121,12 @@ def _grit_row(row: dict[str, Any], folder: Path, where: str) -> RegionImage:
 
 
 def odvg(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
-    """ODVG of MM-Grounding-DINO, GroundingCap-1M of LLMDet, or ``glit export --to odvg``.
+    """ODVG of MM-Grounding-DINO and of NVIDIA TAO's trainer, GroundingCap-1M of LLMDet, or ``glit
+    export --to odvg``.
 
-    Fields as their loaders read them (mmdet/datasets/odvg.py of open-mmlab/mmdetection and
-    iSEE-Laboratory/LLMDet): ``filename``, ``grounding`` with ``caption`` and ``regions`` of
+    Fields as their loaders read them (mmdet/datasets/odvg.py of open-mmlab/mmdetection,
+    iSEE-Laboratory/LLMDet, dataloader/odvg.py of NVIDIA/tao_pytorch_backend): ``filename``, of TAO
+    ``file_name``, ``grounding`` with ``caption`` and ``regions`` of
     ``bbox`` (one or several, xyxy pixels), ``phrase`` and ``tokens_positive``; or ``detection``
     with ``instances`` of ``bbox`` and ``category``. GroundingCap's long caption, the second of
     ``conversations``, follows the short one.
@@ -134,7 +136,7 @@ def odvg(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     folder = images or (beside if beside.is_dir() else annotations.parent)
     for number, line in enumerate(json_lines(annotations), start=1):
         image = RegionImage(
-            path=folder / line["filename"],
+            path=folder / (line.get("filename") or line["file_name"]),
             where=f"line {number}",
             shares=False,
             stated=stated_size(line),
