@@ -15,6 +15,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +24,7 @@ from glit.data.frames import Frame, checked_size
 from glit.errors import InputError, closest, cut
 from glit.importers.named_files import NamedFiles
 from glit.published import FORMATS, RegionFormat, imported
+from glit.published.corners import CornerCount
 from glit.published.files import AnnotatedImage, leads_out, on_disk
 from glit.published.region_image import RegionImage, frame_of, moved_box
 from glit.runtime.progress import StageProgress, null_progress
@@ -117,8 +119,7 @@ def import_captions(
     pictures = _Pictures(form.picture_folder(annotations, images), attach=attach)
     try:
         if isinstance(form, RegionFormat):
-            read = form.read(annotations, images, split or "all")
-            return _write_regions(read, output, annotations, pictures, captions=form.captions)
+            return _write_regions(form, output, annotations, pictures, images, split or "all")
         found = list(form.read(annotations, images, split or "all"))
         told.begin("images", total=len(found), done=0, drops=False)
         return _write_captions(found, output, annotations, told, pictures)
@@ -221,14 +222,21 @@ def _by_kind(image: AnnotatedImage, *, has_long: bool) -> Iterator[tuple[str, st
 
 
 def _write_regions(
-    found: Iterable[RegionImage],
+    form: RegionFormat,
     output: Path,
     annotations: Path,
     pictures: _Pictures,
-    *,
-    captions: bool,
+    images: Path | None,
+    split: str,
 ) -> Imported:
     """Write images as they are read: FineHARD has twelve million."""
+    read = _placed(form.read(annotations, images, split))
+    first = next(read, None)
+    found = read if first is None else chain([first], read)
+    captions = form.captions
+    if captions is None:
+        captions = first is not None and bool(first.caption)
+    corners = CornerCount()
     counts = Counter[str]()
     phrases, folder = False, ""
     missing: list[str] = []
@@ -237,7 +245,7 @@ def _write_regions(
     own_texts = _new_file(output) if captions else contextlib.nullcontext()
     seen: dict[Path, str] = {}
     with own_texts as texts, _new_file(regions_file(output)) as boxes:
-        for image in _placed(found):
+        for image in found:
             at = f"{image.where}, {image.path.name}"
             refused += [f"{at}: {cut(each)}" for each in image.left_out]
             if image.fault:
@@ -252,7 +260,7 @@ def _write_regions(
                 whole.append(f"{image.where}: {fault}")
                 refused.append(whole[-1])
                 continue
-            if not image.path.is_file():
+            if image.picture is None and not image.path.is_file():
                 missing.append(str(image.path))
                 continue
             if not captions and (other := seen.setdefault(image.path, image.where)) != image.where:
@@ -272,6 +280,10 @@ def _write_regions(
             folder = os.path.commonpath([folder, own]) if folder else own
             phrases |= any("phrases" in row for row in image.rows.values())
             _write_boxes(image, frame, output, boxes, counts)
+            if form.assumed and form.corners == "xywh" and frame is not None:
+                corners.add((given[:4] for given in image.rows), frame.stated)
+        if corners.fault:
+            raise ValueError(f"{corners.fault}; if they are two corners, use --format hf-xyxy")
         if not counts["written"]:
             raise InputError(_nothing(annotations, missing, whole or refused, boxes=not captions))
     return Imported(

@@ -20,6 +20,7 @@ from glit.inputs.user_captions import KIND_SUFFIX, TEXT_KEYS
 from glit.inputs.user_tables import PATH_KEYS
 from glit.published import FORMATS, imported
 from glit.published.files import json_array
+from glit.published.hub import has_objects
 
 OTHERS = ("captions", "regions", "images")
 """Formats of a user's own files: captions, regions, and images in folders or shards."""
@@ -90,14 +91,14 @@ def _of_folder(path: Path) -> str:
         return "urban1k"
     if (path / "IIW-400").is_dir() or (path / "DOCCI_Test").is_dir():
         return "iiw"
-    for pattern in ("*.parquet", "*.json", "*.jsonl", "*.csv"):
+    for pattern in ("*.parquet", "data/*.parquet", "*.json", "*.jsonl", "*.csv"):
         file = next(iter(sorted(path.glob(pattern))), None)
         try:
             found = _of_file(file) if file else ""
         except (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException):
             continue
         is_table = found in ("captions", "regions") and _is_table(path, file)
-        if found in ("grit", "finehard") or is_table:
+        if found in ("grit", "finehard", "hf") or is_table:
             return found
     return "images"
 
@@ -117,7 +118,10 @@ def _of_file(path: Path) -> str:
     if suffix == ".token":
         return "flickr30k"
     if suffix == ".parquet":
-        known = _of_keys(set(BoundedParquet(path).schema_arrow.names))
+        schema = BoundedParquet(path).schema_arrow
+        if has_objects(schema):
+            return "hf"
+        known = _of_keys(set(schema.names))
         if known in ("grit", "regions"):
             return known
         table = TableShard(str(path), path.name, size=path.stat().st_size)

@@ -14,7 +14,7 @@ from glit.data.reference_list import ReferenceList
 from glit.errors import InputError
 from glit.images import ImageError
 from glit.inspection.addresses import MOST_ADDRESSES, AddressSample
-from glit.inspection.boxes import box_faults
+from glit.inspection.boxes import box_faults, box_frame
 from glit.inspection.captions import caption_faults, span_faults
 from glit.inspection.findings import AuditReport, Estimate, Tally
 from glit.inspection.items import Item, Source
@@ -24,6 +24,7 @@ from glit.inspection.names import name_fault
 from glit.inspection.pictures import PictureCheck, check_picture
 from glit.inspection.repairs import repair
 from glit.inspection.repeats import Repeats
+from glit.published.corners import CornerCount
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import batched, map_ahead
 from glit.runtime.progress import StageProgress
@@ -71,7 +72,7 @@ def inspect(
         InputError: there is no image at all.
     """
     tally = tally or Tally()
-    addresses, licences = AddressSample(), Counter[str]()
+    addresses, licences, corners = AddressSample(), Counter[str](), CornerCount()
     if source.total:
         progress.begin("images", total=source.total, done=0, drops=False)
     number = 0
@@ -80,6 +81,9 @@ def inspect(
         for some in batched(_seen(source, matches, compare=test_set is not None), _BATCH):
             for item, picture in some:
                 _look(item, picture, source.language, tally, thumbnailer)
+                if item.corners == "xywh" and not item.shares:
+                    size = box_frame(item, picture and picture.size)
+                    corners.add(item.boxes if size else (), size or (0, 0))
                 repeats.add(item.name, item.captions or ())
                 if item.address:
                     addresses.add(item.address, item.name)
@@ -95,6 +99,8 @@ def inspect(
         if not number:
             raise InputError(f"{source.what}: has no image to look at")
         _look_at_all(repeats, tally)
+        if corners.fault and not tally.at_fault["box-corners"]:
+            tally.fault("box-corners", source.what, corners.fault)
         unlooked, estimates = _look_at_matches(matches, tally)
     if network:
         tally.look("address-dead", len(addresses))

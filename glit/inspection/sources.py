@@ -38,8 +38,6 @@ _NOT_OF_FORMAT = (
     ValueError, KeyError, TypeError, IndexError, AttributeError, SyntaxError, OverflowError,
     OSError, UserError,
 )  # fmt: skip
-_XYWH = ("mdetr", "refcoco", "visual-genome")
-"""Formats whose boxes are a corner and a size."""
 _MOST_WHOLE = 2 << 30
 """Bytes of a file that is read as a whole, as its format has to be."""
 _GLANCE = 200
@@ -175,7 +173,7 @@ class FileSource:
         of_texts = sum(code in ("span-words", "text-outside") for code, _ in faults)
         of_boxes = sum(code == "box-empty" for code, _ in faults)
         form = FORMATS[self.format]
-        labelled = isinstance(form, RegionFormat) and not form.captions
+        labelled = isinstance(form, RegionFormat) and form.captions is False
         labelled |= not image.caption and any("label" in row for row in image.rows.values())
         return Item(
             where=image.where,
@@ -187,7 +185,7 @@ class FileSource:
             boxes=tuple(as_box(box[:4]) for box in image.rows),
             pairs=tuple((number, image.caption[start:end]) for number, start, end in said),
             shares=image.shares,
-            corners="xywh" if self.format in _XYWH else "xyxy",
+            corners=form.corners if isinstance(form, RegionFormat) else "xyxy",
             stated=image.stated,
             faults=tuple(faults),
             looked_at=(("span-words", of_texts), ("box-empty", of_boxes)),

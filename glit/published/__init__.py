@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from glit.errors import InputError
 from glit.published import (
     goal,
+    hub,
     label_exports,
     label_folders,
     long_captions,
@@ -60,8 +62,12 @@ class RegionFormat:
     """For the documentation: what to give."""
     texts: str
     """For the documentation: what its boxes get."""
-    captions: bool = True
-    """True if an image has a caption; False for boxes with labels."""
+    captions: bool | None = True
+    """True if an image has a caption; False for boxes with labels; None where the file decides."""
+    corners: Literal["xyxy", "xywh"] = "xyxy"
+    """What the file's boxes are: two corners, or a corner and a size."""
+    assumed: bool = False
+    """True if ``corners`` are a convention that not every file keeps."""
     page: ClassVar[str] = "docs/regions.md"
 
     def picture_folder(self, annotations: Path, images: Path | None) -> Path:
@@ -171,7 +177,23 @@ FORMATS: dict[str, CaptionFormat | RegionFormat] = {
         files="a Parquet file of GRIT (Kosmos-2) as img2dataset leaves it, or a folder",
         texts="phrases",
     ),
-    "mdetr": RegionFormat(read=regions.mdetr, files="MDETR's JSON", texts="phrases"),
+    "hf": RegionFormat(
+        read=hub.hub,
+        files="Parquet of the Hugging Face Hub with `image` and `objects`, or a folder of it",
+        texts="categories; sentences of `pairs`",
+        captions=None,
+        corners="xywh",
+        assumed=True,
+    ),
+    "hf-xyxy": RegionFormat(
+        read=partial(hub.hub, corners="xyxy"),
+        files="the same, with `bbox` of two corners",
+        texts="the same",
+        captions=None,
+    ),
+    "mdetr": RegionFormat(
+        read=regions.mdetr, files="MDETR's JSON", texts="phrases", corners="xywh"
+    ),
     "odvg": RegionFormat(
         read=regions.odvg,
         files="ODVG lines of MM-Grounding-DINO, GroundingCap-1M of LLMDet",
@@ -181,6 +203,7 @@ FORMATS: dict[str, CaptionFormat | RegionFormat] = {
         read=regions.refcoco,
         files="`refs(unc).p` or the like, with `instances.json` beside it; RefCOCO, + and g",
         texts="sentences",
+        corners="xywh",
     ),
     "tao": RegionFormat(
         read=tao.tao,
@@ -188,7 +211,10 @@ FORMATS: dict[str, CaptionFormat | RegionFormat] = {
         texts="phrases",
     ),
     "visual-genome": RegionFormat(
-        read=regions.visual_genome, files="`region_descriptions.json`", texts="sentences"
+        read=regions.visual_genome,
+        files="`region_descriptions.json`",
+        texts="sentences",
+        corners="xywh",
     ),
     "coco-instances": RegionFormat(
         read=label_exports.coco_instances,

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 
-from glit.data.frames import checked_size, stated_size
+from glit.data.frames import checked_size, stated_size, xywh_corners
 from glit.data.rle import Runs, decode_rle, encode_rle, read_rle
 from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of
 from glit.published.files import json_array, licence_names, load_json, no_parts, stated_origin
@@ -71,11 +71,11 @@ def _id(entry: Any, key: str) -> int | str | None:
 def _add_instance(image: RegionImage, each: dict[str, Any], labels: dict[Any, str]) -> None:
     if each.get("iscrowd"):
         raise ValueError("a crowd, whose box is of no single thing")
-    x, y, width, height = map(as_number, each["bbox"])
+    box = xywh_corners([as_number(edge) for edge in each["bbox"]])
     if each["category_id"] not in labels:
         raise ValueError(f"no category has the id {each['category_id']!r:.40}")
     image.add(
-        (x, y, x + width, y + height),
+        box,
         label=labels[each["category_id"]],
         score=each.get("score"),
         segmentation=each.get("segmentation") if image.stated else None,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from glit.data.bounded_parquet import BoundedParquet
-from glit.data.frames import stated_size
+from glit.data.frames import stated_size, xywh_corners
 from glit.published.files import (
     chosen_parts,
     json_array,
@@ -214,7 +214,7 @@ def mdetr(annotations: Path, images: Path | None, split: str | None) -> Iterator
         for each in boxes.get(entry["id"], ()):
             with image.region():
                 spans = [span(first, last) for first, last in each["tokens_positive"]]
-                image.add(_xyxy(each["bbox"]), key="phrases", spans=spans)
+                image.add(xywh_corners(each["bbox"]), key="phrases", spans=spans)
     yield from found.values()
 
 
@@ -294,7 +294,7 @@ def refcoco(annotations: Path, images: Path | None, split: str | None) -> Iterat
             said = [each["sent"] for each in ref["sentences"]]
             spans = [image.say_all(text) for text in said if text.strip()]
             label = labels.get(box["category_id"], "")
-            image.add(_xyxy(box["bbox"]), key="sentences", label=label, spans=spans)
+            image.add(xywh_corners(box["bbox"]), key="sentences", label=label, spans=spans)
     yield from found.values()
 
 
@@ -321,7 +321,7 @@ def visual_genome(
         for each in entry["regions"]:
             if each["phrase"].strip():
                 with image.region():
-                    box = _xyxy([each[name] for name in ("x", "y", "width", "height")])
+                    box = xywh_corners([each[name] for name in ("x", "y", "width", "height")])
                     image.add(box, key="sentences", spans=[image.say_all(each["phrase"])])
         yield image
 
@@ -332,8 +332,3 @@ def _genome_sizes(file: Path) -> dict[Any, tuple[Any, Any]]:
         return {}
     entries = json_array(file)
     return {e.get("image_id", e.get("id")): (e["width"], e["height"]) for e in entries}
-
-
-def _xyxy(box: Sequence[float]) -> list[float]:
-    x, y, width, height = box
-    return [x, y, x + width, y + height]
