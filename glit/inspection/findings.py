@@ -53,8 +53,9 @@ class Estimate:
     method: str
     """Where the estimate is from, in words."""
     claim: str = "wrong"
-    """What the share is: ``wrong``, or ``below the middle``: pairs whose text fits its own box
-    worse than half of the boxes of other images."""
+    """What the share is of: ``wrong`` pairs, or ``below the middle``, pairs whose text fits its own
+    box worse than half of the boxes of other images. Most wrong pairs are not below the middle, and
+    some right ones are."""
     items: int
     share: float
     at_least: float

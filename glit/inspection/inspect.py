@@ -106,8 +106,8 @@ def inspect(
         tally.look("address-dead", len(addresses))
         for name, detail in addresses.faults():
             tally.fault("address-dead", name, detail)
-    skipped = {**source.unlooked, **unlooked, **_not_there(tally, source, named=bool(images))}
-    skipped |= _not_asked(tally, addresses, test_set, network=network)
+    skipped = _not_asked(tally, addresses, test_set, network=network)
+    skipped |= {**source.unlooked, **unlooked, **_not_there(tally, source, named=bool(images))}
     report = _report(source, tally, number, skipped, licences, images, test_set)
     return replace(report, estimates=(*report.estimates, *estimates))
 

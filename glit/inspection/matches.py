@@ -182,7 +182,7 @@ class Matches:
         yield Estimate(
             of="pairs", claim="below the middle", items=len(names), share=low / len(names),
             at_least=at_least, at_most=at_most,
-            method=f"by {self._model.name}; of wrong pairs half do",
+            method=f"{self._model.name} finds that their text fits half of the other boxes better",
         )  # fmt: skip
 
 
