@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from glit.backends.region_files import BOXES
 from glit.data.bounded_parquet import BoundedParquet
+from glit.data.json_files import json_array
 from glit.errors import InputError, closest
 from glit.inputs.table import TableShard
 from glit.inputs.user_captions import KIND_SUFFIX, TEXT_KEYS
 from glit.inputs.user_tables import PATH_KEYS
 from glit.published import FORMATS, imported
-from glit.published.files import json_array
 from glit.published.hub import has_objects
 
 OTHERS = ("captions", "regions", "images")

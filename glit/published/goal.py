@@ -11,14 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from glit.published.files import (
-    IMAGE_SUFFIXES,
-    AnnotatedImage,
-    Segment,
-    annotated,
-    json_array,
-    no_parts,
-)
+from glit.data.json_files import json_array
+from glit.published.files import IMAGE_SUFFIXES, AnnotatedImage, Segment, annotated, no_parts
 from glit.published.region_image import RegionImage
 from glit.text.spans import find_phrase
 

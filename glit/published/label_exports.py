@@ -12,9 +12,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import numpy as np
 
 from glit.data.frames import checked_size, stated_size, xywh_corners
+from glit.data.json_files import json_array, load_json
 from glit.data.rle import Runs, decode_rle, encode_rle, read_rle
 from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of
-from glit.published.files import json_array, licence_names, load_json, no_parts, stated_origin
+from glit.published.files import licence_names, no_parts, stated_origin
 from glit.published.goal import published_place
 from glit.published.region_image import RegionImage, as_number
 from glit.published.xml_files import xml_entries

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
+from glit.data.json_files import load_json, read_text
 from glit.errors import InputError
 from glit.images.formats import suffix_of
-from glit.published.files import ALL, chosen_parts, load_json, no_parts, read_text
+from glit.published.files import ALL, chosen_parts, no_parts
 from glit.published.goal import published_place
 from glit.published.picture_folder import PictureFolder, files_below
 from glit.published.region_image import RegionImage, as_number

@@ -8,16 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from glit.data.captions import SHORT
-from glit.published.files import (
-    AnnotatedImage,
-    annotated,
-    chosen_parts,
-    json_array,
-    json_lines,
-    load_json,
-    no_parts,
-    with_suffix,
-)
+from glit.data.json_files import json_array, json_lines, load_json
+from glit.published.files import AnnotatedImage, annotated, chosen_parts, no_parts, with_suffix
 
 
 def docci(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:

@@ -13,16 +13,8 @@ from typing import Any
 
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.frames import stated_size, xywh_corners
-from glit.published.files import (
-    chosen_parts,
-    json_array,
-    json_lines,
-    licence_names,
-    load_json,
-    no_parts,
-    plain_pickle,
-    stated_origin,
-)
+from glit.data.json_files import json_array, json_lines, load_json
+from glit.published.files import chosen_parts, licence_names, no_parts, plain_pickle, stated_origin
 from glit.published.region_image import RegionImage
 from glit.published.xml_files import element_text, xml_root
 from glit.text.spans import find_phrase, same_words

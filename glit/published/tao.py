@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from glit.data.frames import stated_size
-from glit.published.files import json_lines, no_parts
+from glit.data.json_files import json_lines
+from glit.published.files import no_parts
 from glit.published.goal import published_place
 from glit.published.region_image import RegionImage
 from glit.published.regions import odvg, phrase_places

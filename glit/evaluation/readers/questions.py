@@ -13,9 +13,10 @@ from collections.abc import Callable, Generator
 from itertools import islice
 from pathlib import Path
 
+from glit.data.json_files import json_lines, load_json
 from glit.errors import InputError
 from glit.evaluation.questions import Question
-from glit.published.files import check_place, json_lines, load_json, with_suffix
+from glit.published.files import check_place, with_suffix
 from glit.published.stated_sizes import StatedSizes
 
 Reader = Callable[[Path, Path], Generator[Question]]
