@@ -67,7 +67,7 @@ class RegionFormat:
     corners: Literal["xyxy", "xywh"] = "xyxy"
     """What the file's boxes are: two corners, or a corner and a size."""
     assumed: bool = False
-    """True if ``corners`` are a convention that not every file keeps."""
+    """True if ``corners`` are ``xywh`` by a convention that not every file keeps."""
     page: ClassVar[str] = "docs/regions.md"
 
     def picture_folder(self, annotations: Path, images: Path | None) -> Path:
