@@ -26,12 +26,7 @@ TEXT_KEYS = ("caption", "text")
 KIND_KEY, KIND_SUFFIX = "kind", "_caption"
 """The kind of a row's caption; and a column of captions of a kind, as in ``short_caption``."""
 _SCHEMA = pa.schema(
-    [
-        ("path", pa.string()),
-        ("caption", pa.string()),
-        ("line", pa.int64()),
-        ("kind", pa.string()),
-    ]
+    [("path", pa.string()), ("caption", pa.string()), ("line", pa.int64()), ("kind", pa.string())]
 )
 _SEVERAL = f"""
     SELECT count(*) FROM (

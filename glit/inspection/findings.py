@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from glit.inspection.kinds import KINDS, Severity
@@ -122,8 +122,19 @@ class Tally:
             detail = detail[:_DETAIL_CHARS]
             found.append(Example(name=name[:_DETAIL_CHARS], detail=detail, picture=shown))
 
-    def findings(self, repair: Callable[[str], str]) -> tuple[Finding, ...]:
-        """The findings, worst first."""
+    def count(self, code: str, number: int, faults: Iterable[tuple[str, str]]) -> None:
+        """Count items that are looked at, and those at fault: names and details."""
+        self.look(code, number)
+        for name, detail in faults:
+            self.fault(code, name, detail)
+
+    def findings(self, repair: Callable[..., str]) -> tuple[Finding, ...]:
+        """The findings, worst first.
+
+        Args:
+            repair: gives the command that repairs a kind, of its code, the examples and their
+                number.
+        """
         made = []
         for code, number in self.at_fault.items():
             kind, looked_at = KINDS[code], max(self.looked_at[code], number)
@@ -131,7 +142,8 @@ class Tally:
                 Finding(
                     code=code, severity=kind.severity, sentence=kind.sentence, of=kind.of,
                     looked_at=looked_at, at_fault=number, share=number / looked_at,
-                    examples=tuple(self.examples[code]), repair=repair(code),
+                    examples=tuple(self.examples[code]),
+                    repair=repair(code, examples=self.examples[code], at_fault=number),
                 )
             )  # fmt: skip
         return tuple(sorted(made, key=lambda each: (each.severity, -each.share, each.code)))

@@ -13,8 +13,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Float32, Int
@@ -67,15 +66,8 @@ class Matches:
         self._pairs = HashedSample[tuple[str, Vector, Vector]](SAMPLE)
         """Images, and the embeddings of texts and of their boxes."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Delete the files."""
         for each in (self._pictures, self._texts, self._names, self._captions):
             each.close()
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import pickle
 import pickletools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from glit.errors import InputError, cut
 from glit.storage.members import spelt_on_disk
 
+T = TypeVar("T")
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 
 ALL = "all"
@@ -113,6 +115,20 @@ def no_parts(split: str | None) -> None:
     """Refuse ``--split`` for annotations without parts; ``all`` is allowed."""
     if split not in (None, ALL):
         raise InputError(f"--split {split!r}: these annotations have no parts; leave --split out")
+
+
+def whole(
+    read: Callable[[Path, Path], Iterator[T]],
+) -> Callable[[Path, Path | None, str | None], Iterator[T]]:
+    """A reader of annotations without parts, of one that takes them and the folder of pictures: the
+    user's, else the one that the annotations are in."""
+
+    @functools.wraps(read)
+    def reader(annotations: Path, images: Path | None, split: str | None) -> Iterator[T]:
+        no_parts(split)
+        yield from read(annotations, images or annotations.parent)
+
+    return reader
 
 
 def check_place(path: Path, folder: Path) -> Path:

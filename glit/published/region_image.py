@@ -151,6 +151,17 @@ def told(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
+def outline(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...], list[list[float]]]:
+    """The box around points, and the polygon of them as COCO has it.
+
+    >>> outline([(1, 2), (5, 2), (5, 9)])
+    ((1, 2, 5, 9), [[1, 2, 5, 2, 5, 9]])
+    """
+    across, down = zip(*points, strict=True)
+    box = (min(across), min(down), max(across), max(down))
+    return box, [[edge for point in points for edge in point]]
+
+
 def as_number(value: Any) -> float:
     """A finite number.
 

@@ -14,7 +14,14 @@ from typing import Any
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.frames import stated_size, xywh_corners
 from glit.data.json_files import json_array, json_lines, load_json
-from glit.published.files import chosen_parts, licence_names, no_parts, plain_pickle, stated_origin
+from glit.published.files import (
+    chosen_parts,
+    licence_names,
+    no_parts,
+    plain_pickle,
+    stated_origin,
+    whole,
+)
 from glit.published.region_image import RegionImage
 from glit.published.xml_files import element_text, xml_root
 from glit.text.spans import find_phrase, same_words
@@ -23,7 +30,8 @@ _CHAIN = re.compile(r"\[/EN#(\d+)/\S+ ([^\]]*)\]")
 """A phrase of Flickr30k Entities: ``[/EN#283585/people Two young guys]``."""
 
 
-def finehard(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
+@whole
+def finehard(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     """FineHARD (FG-CLIP, arXiv 2505.05071): a file of ``jsonfiles/``, or that folder.
 
     Fields as FG-CLIP's trainer reads them (github.com/360CVGroup/FG-CLIP, train_fgclip2.py):
@@ -32,9 +40,7 @@ def finehard(annotations: Path, images: Path | None, split: str | None) -> Itera
     box; where neither does, the long one follows the caption. Short captions and hard negatives
     are left.
     """
-    no_parts(split)
     files = sorted(annotations.glob("*.json")) if annotations.is_dir() else [annotations]
-    folder = images or annotations.parent
     entries = ((file, each) for file in files for each in enumerate(json_array(file), start=1))
     for file, (number, entry) in entries:
         image = RegionImage(
@@ -276,10 +282,7 @@ def refcoco(annotations: Path, images: Path | None, split: str | None) -> Iterat
         image = found.setdefault(
             entry["id"],
             RegionImage(
-                path=path,
-                where=f"image {entry['id']}",
-                shares=False,
-                stated=stated_size(entry),
+                path=path, where=f"image {entry['id']}", shares=False, stated=stated_size(entry)
             ),
         )
         with image.region():
@@ -290,9 +293,8 @@ def refcoco(annotations: Path, images: Path | None, split: str | None) -> Iterat
     yield from found.values()
 
 
-def visual_genome(
-    annotations: Path, images: Path | None, split: str | None
-) -> Iterator[RegionImage]:
+@whole
+def visual_genome(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     """Visual Genome's ``region_descriptions.json``: ``x``, ``y``, ``width``, ``height`` in pixels
     and ``phrase`` of every region (its data readme), ``id`` or ``image_id`` of the image, which
     lies in the folder, or in ``VG_100K`` or ``VG_100K_2`` below it. The sizes of the pictures are
@@ -301,8 +303,6 @@ def visual_genome(
     The descriptions of an image follow one another as its caption; each is the sentence of its
     region.
     """
-    no_parts(split)
-    folder = images or annotations.parent
     sizes = _genome_sizes(annotations.parent / "image_data.json")
     for number, entry in enumerate(json_array(annotations), start=1):
         key = entry.get("image_id", entry.get("id"))
