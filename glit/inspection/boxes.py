@@ -63,12 +63,10 @@ def pixel_box(item: Item, number: int, picture: PictureSize) -> XYXY:
     Raises:
         ValueError: the box is in a picture of another shape.
     """
-    size, box = (float(picture.width), float(picture.height)), item.boxes[number]
+    size = (float(picture.width), float(picture.height))
     frame = fit_frame(item.stated or size, size, lambda: picture.orientation)
-    if item.shares:
-        sides = (*frame.stated, *frame.stated)
-        box = [share * side for share, side in zip(box, sides, strict=True)]
-    return frame.box(box)
+    sides = (*frame.stated, *frame.stated) if item.shares else (1, 1, 1, 1)
+    return frame.box([e * side for e, side in zip(item.boxes[number], sides, strict=True)])
 
 
 def box_frame(item: Item, picture: PictureSize | None) -> tuple[float, float] | None:

@@ -90,20 +90,14 @@ class Tally:
     """Counts of items looked at and at fault, with the first examples of each kind.
 
     Args:
-        most_examples: of each kind.
         listener: is called with the code and the name of every fault.
     """
 
-    def __init__(
-        self,
-        *,
-        most_examples: int = MOST_EXAMPLES,
-        listener: Callable[[str, str], None] | None = None,
-    ) -> None:
+    def __init__(self, *, listener: Callable[[str, str], None] | None = None) -> None:
         self.looked_at: Counter[str] = Counter()
         self.at_fault: Counter[str] = Counter()
         self.examples: dict[str, list[Example]] = {}
-        self._most, self._listener = most_examples, listener
+        self._listener = listener
 
     def look(self, code: str, number: int = 1) -> None:
         """Count items that are looked at."""
@@ -117,7 +111,7 @@ class Tally:
         if self._listener is not None:
             self._listener(code, name)
         found = self.examples.setdefault(code, [])
-        if len(found) < self._most and not (found and found[-1].name == name):
+        if len(found) < MOST_EXAMPLES and not (found and found[-1].name == name):
             shown = b"" if picture is None else picture()
             detail = detail[:_DETAIL_CHARS]
             found.append(Example(name=name[:_DETAIL_CHARS], detail=detail, picture=shown))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import stat
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,8 @@ _HEAD = 1 << 16
 _METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 """Names of the file that an image folder of the library ``datasets`` has."""
 _MOST_FILES = 10_000
+_UNTOLD = (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException)
+"""Errors of a file that is none of the formats."""
 
 
 def known_formats() -> list[str]:
@@ -55,19 +56,16 @@ def format_of(path: Path, given: str | None) -> tuple[str, Path]:
     if path.is_dir():
         metadata = next((path / n for n in _METADATA if (path / n).is_file()), None)
         return ("captions", metadata) if metadata else (_of_folder(path), path)
+    why = ""
     try:
-        found = _of_file(path)
-    except (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException) as error:
-        raise InputError(
-            f"{path}: its format cannot be told ({type(error).__name__}: {str(error)[:120]}); name "
-            f"it with --format: {', '.join(known_formats())}"
-        ) from error
-    if not found:
-        raise InputError(
-            f"{path}: its format cannot be told; name it with --format: "
-            f"{', '.join(known_formats())}"
-        )
-    return found, path
+        if found := _of_file(path):
+            return found, path
+    except _UNTOLD as error:
+        why = f" ({type(error).__name__}: {str(error)[:120]})"
+    raise InputError(
+        f"{path}: its format cannot be told{why}; name it with --format: "
+        f"{', '.join(known_formats())}"
+    )
 
 
 def _check_regular(path: Path) -> None:
@@ -95,7 +93,7 @@ def _of_folder(path: Path) -> str:
         file = next(iter(sorted(path.glob(pattern))), None)
         try:
             found = _of_file(file) if file else ""
-        except (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException):
+        except _UNTOLD:
             continue
         is_table = found in ("captions", "regions") and _is_table(path, file)
         if found in ("grit", "finehard", "hf") or is_table:
@@ -135,17 +133,13 @@ def _of_file(path: Path) -> str:
     if suffix in (".jsonl", ".jsonlines", ".ndjson") or re.match(r"\s*\{.*\}\s*\n\s*\{", head):
         return _of_keys(set(json.loads(_first_line(path))))
     if head.lstrip().startswith("["):
-        return _of_entry(next(_entries(path)))
+        return _of_entry(next(json_array(path)))
     return _of_layout(path, head)
 
 
 def _first_line(path: Path) -> str:
     with path.open(encoding="utf-8-sig") as file:
         return next((line for line in islice(file, 1000) if line.strip()), "")
-
-
-def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    yield from json_array(path)
 
 
 def _of_entry(entry: dict[str, Any]) -> str:

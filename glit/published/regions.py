@@ -82,18 +82,7 @@ def grit(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     folder = images or (annotations if annotations.is_dir() else annotations.parent)
     for file in files:
         with BoundedParquet(file) as table:
-            sizes = (*_GRIT_SIZE, "width", "height")
-            names = {
-                "key",
-                "file_name",
-                "caption",
-                "noun_chunks",
-                "ref_exps",
-                *sizes,
-                "url",
-                "license",
-            }
-            columns = [name for name in table.schema_arrow.names if name in names]
+            columns = [name for name in table.schema_arrow.names if name in _GRIT_COLUMNS]
             number = 0
             for batch in table.iter_batches(4096, columns=columns):
                 for row in batch.to_pylist():
@@ -101,6 +90,8 @@ def grit(annotations: Path, images: Path | None, split: str | None) -> Iterator[
                     yield _grit_row(row, folder, f"{file.name}, row {number}")
 
 
+_GRIT_COLUMNS = {"key", "file_name", "caption", "noun_chunks", "ref_exps", "url", "license",
+                 "original_width", "original_height", "width", "height"}  # fmt: skip
 _GRIT_SIZE = ("original_width", "original_height")
 """Keys for the size of the fetched picture, which img2dataset may have cut to another shape since.
 """
