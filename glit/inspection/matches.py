@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SAMPLE = 1024
 """Pictures, and pairs of a phrase and a box, that others are compared with: those with the smallest
 hashes."""
+_MOST_PAIRS = 16
+"""Of an image."""
 FEWEST = 50
 """Of fewer, nothing is said."""
 _LEAST_RECALL = 0.5
@@ -80,8 +82,8 @@ class Matches:
             orientation: EXIF orientation of the file.
         """
         pairs = []
-        for number, text in item.pairs:
-            key = hash_key(f"{item.name}\n{number}\n{text}")
+        keyed = sorted((hash_key(f"{item.name}\n{n}\n{text}"), n, text) for n, text in item.pairs)
+        for key, number, text in keyed[:_MOST_PAIRS]:
             within = _within(item, number, pixels, orientation) if self._pairs.wants(key) else None
             if within is not None and within.size:
                 pairs.append((key, text, self._boxes.square(within)))
