@@ -15,7 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from glit.backends.region_files import SHARES
+from glit.backends.region_files import SHARES, box_corners
 from glit.data.frames import XYXY, stated_size
 from glit.dataset.manifest import MANIFEST
 from glit.errors import InputError, UserError, cut
@@ -268,14 +268,8 @@ def _grouped(rows: Iterator[tuple], path: Path) -> Iterator[tuple[str, list[tupl
 def _of_region(region: dict[str, Any]) -> tuple[XYXY, bool, Literal["xyxy", "xywh", ""]]:
     """Box, whether it is in shares, and its corners as the file has them."""
     key = next(key for key in region if key.startswith("box_"))
-    first, second, third, fourth = map(float, region[key])
-    is_share = key in SHARES
-    if "cxcywh" in key:
-        first, second = first - third / 2, second - fourth / 2
-        return (first, second, first + third, second + fourth), is_share, ""
-    if "xywh" in key:
-        return (first, second, first + third, second + fourth), is_share, "xywh"
-    return (first, second, third, fourth), is_share, "xyxy"
+    corners = "" if "cxcywh" in key else "xywh" if "xywh" in key else "xyxy"
+    return box_corners(key, region[key]), key in SHARES, corners
 
 
 def _is_read_whole(path: Path, form: str) -> bool:
