@@ -11,8 +11,8 @@ from annotations import conversations, found, touch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glit.errors import InputError
 from glit.data import json_files as files
+from glit.errors import InputError
 from glit.published import read_annotations
 
 
