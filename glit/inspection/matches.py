@@ -166,13 +166,16 @@ class Matches:
         return np.argsort(np.frombuffer(self._keys, np.uint64), kind="stable")[:SAMPLE]
 
     def estimates(self) -> Iterator[Estimate]:
-        """The share of pairs of a phrase and a box that fit worse than half of the others."""
+        """The share of pairs of a phrase and a box that fit worse than half of the others; nothing
+        if it may be half of all pairs, as of a model that cannot tell them apart."""
         if len(self._pairs) < FEWEST:
             return
         names, texts, boxes = map(np.array, zip(*self._pairs.values(), strict=True))
         cosine_SS = texts @ boxes.T
         low = int(below_the_middle(cosine_SS, names[:, None] != names).sum())
         at_least, at_most = wilson(low, len(names))
+        if at_most >= 0.5:
+            return
         yield Estimate(
             of="pairs", claim="below the middle", items=len(names), share=low / len(names),
             at_least=at_least, at_most=at_most,
