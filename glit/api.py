@@ -511,6 +511,7 @@ def audit(
     images: PathLike = "",
     split: str | None = None,
     against: PathLike = "",
+    model: str = "",
     network: bool = False,
     page: PathLike | None = None,
     progress: StageProgress | None = None,
@@ -524,6 +525,8 @@ def audit(
         images: the folder of the pictures; without it, where the format has them.
         split: parts of the annotations, several joined by ``+``; None for all.
         against: a test set that no image may be in, as :func:`overlap` takes it.
+        model: a CLIP that looks for captions of another picture, and tells how many phrases fit
+            their box badly: a name, a folder, a run or a hub id; empty for none.
         network: ask a sample of the stated addresses of pictures whether they answer.
         page: an HTML file to write.
         progress: counts the images.
@@ -531,6 +534,7 @@ def audit(
     Raises:
         GlitError: with a one-line reason.
     """
+    from glit.clip import open_embedder
     from glit.curate.references import Wanted, open_list
     from glit.inspection.inspect import inspect
     from glit.inspection.sources import open_source
@@ -544,6 +548,7 @@ def audit(
     listed = open_list(Wanted(images=os.fspath(against)), told) if against else None
     report = inspect(
         source, told, images=folder, test_set=listed, network=network,
+        model=open_embedder(model, needed_for="--model") if model else None,
         thumbnailer=None if output is None else example_thumbnail,
     )  # fmt: skip
     if output is not None:

@@ -124,6 +124,7 @@ def _companions(words: list[str], value: str) -> list[str]:
 
 _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("audit", "form"): ["images"],
+    ("audit", "model"): ["mini-matcher"],
     ("audit", "output"): [f"{NEW}.html"],
     ("audit", "split"): [],
     ("audit", "what"): [SCENES],

@@ -27,10 +27,11 @@ from glit.data.schema import CORRECTED, DATASET_SCHEMA, DROPS_SCHEMA, ORIGIN, WI
 from glit.errors import GlitError
 from glit.plain import LIMITS
 from glit.planning.recipe import LEARN_TABLES, load_recipe
-from glit.published import FORMATS, CaptionFormat, RegionFormat, measured
+from glit.published import FORMATS, RegionFormat, measured
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps
 from tools.docs_api import api, field_docs
+from tools.format_rows import CAPTIONS, REGIONS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Made by `make docs`; edit the code instead. -->\n\n"
@@ -336,17 +337,18 @@ def _reasons() -> Iterator[str]:
 
 def _caption_formats() -> Iterator[str]:
     yield "| `--format` | give | images (`--images`) | `--split` |\n|---|---|---|---|"
-    for name in measured():
-        form = FORMATS[name]
-        for cells in form.layouts if isinstance(form, CaptionFormat) else ():
+    assert [*CAPTIONS] == measured(), "the table of captions is not whole"
+    for name, rows in CAPTIONS.items():
+        for cells in rows:
             yield f"| `{name}` | {' | '.join(cells)} |"
 
 
 def _region_formats() -> Iterator[str]:
     yield "| `--format` | give it | its boxes get |\n|---|---|---|"
-    for name, form in FORMATS.items():
-        if isinstance(form, RegionFormat):
-            yield f"| `{name}` | {form.files} | {form.texts} |"
+    with_boxes = [name for name, form in FORMATS.items() if isinstance(form, RegionFormat)]
+    assert [*REGIONS] == with_boxes, "the table of boxes is not whole"
+    for name, (files, texts) in REGIONS.items():
+        yield f"| `{name}` | {files} | {texts} |"
 
 
 EXIT_CODES = {

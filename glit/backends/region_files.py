@@ -27,7 +27,7 @@ import numpy as np
 
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.backends.protocols import MatcherConfig, ProposerConfig
-from glit.data.frames import XYXY, Frame, fit_frame, stated_size, upright_orientation
+from glit.data.frames import XYXY, Frame, fit_frame, stated_size, upright_orientation, xywh_corners
 from glit.data.records import Box, Region
 from glit.data.rle import MOST_TEXT, checked_mask, decode_rle, mask_text, read_rle
 from glit.models.weights import Resolved
@@ -166,18 +166,21 @@ def _region(
     )
 
 
+def box_corners(key: str, box: Any) -> XYXY:
+    """The two corners of a box under one of :data:`BOXES`, in its own units."""
+    x0, y0, x1, y1 = map(float, box)
+    if "cxcywh" in key:
+        x0, y0 = x0 - x1 / 2, y0 - y1 / 2
+    return xywh_corners((x0, y0, x1, y1)) if "wh" in key else (x0, y0, x1, y1)
+
+
 def _corners(key: str, box: Any, frame: Frame) -> XYXY:
     """x0, y0, x1, y1 in pixels of the upright image."""
-    first, second, *size = map(float, box)
-    x1, y1 = size
-    if "cxcywh" in key:
-        first, second = first - x1 / 2, second - y1 / 2
-    if "wh" in key:
-        x1, y1 = first + x1, second + y1
+    x0, y0, x1, y1 = box_corners(key, box)
     if key in SHARES:
         width, height = frame.stated if frame.change else frame.size
-        first, second, x1, y1 = first * width, second * height, x1 * width, y1 * height
-    corners = frame.box((first, second, x1, y1))
+        x0, y0, x1, y1 = x0 * width, y0 * height, x1 * width, y1 * height
+    corners = frame.box((x0, y0, x1, y1))
     if key == "box" and not frame.rounds:
         return corners
     within = frame.cut(corners)

@@ -39,6 +39,14 @@ def audit_command(
             "--against", help="A test set that no image may be in, as glit overlap takes it."
         ),
     ] = "",
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            help="Also look for captions of another picture, with this model: a name, a folder or "
+            "a run.",
+        ),
+    ] = "",
     output: Annotated[
         str | None, typer.Option("-o", "--output", help="The HTML page to write.")
     ] = None,
@@ -64,8 +72,8 @@ def audit_command(
 
     with StageProgress(Console(stderr=True, highlight=False), quiet=quiet or as_json) as progress:
         found = api.audit(
-            what, format=form, images=images, split=split, against=against, network=network,
-            page=output, progress=progress,
+            what, format=form, images=images, split=split, against=against, model=model,
+            network=network, page=output, progress=progress,
         )  # fmt: skip
     if as_json:
         print(json.dumps(_plain(found)))
@@ -108,8 +116,9 @@ def _print(report: AuditReport, console: Console) -> None:
                           markup=False)  # fmt: skip
     for each in report.estimates:
         console.print(
-            f"{each.of}: {_percent(each.share)} wrong, between {_percent(each.at_least)} and "
-            f"{_percent(each.at_most)} ({each.method})", soft_wrap=True, markup=False,
+            f"{each.of}: {_percent(each.share)} {each.claim}, between "
+            f"{_percent(each.at_least)} and {_percent(each.at_most)} ({each.method})",
+            soft_wrap=True, markup=False,
         )  # fmt: skip
     for licence, number in report.licences[:_MOST_LICENCES]:
         share = _percent(number / report.images)

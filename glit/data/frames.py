@@ -160,6 +160,16 @@ def stated_size(entry: dict[str, Any], *keys: str) -> tuple[Any, Any] | None:
     return width, height
 
 
+def xywh_corners(box: Sequence[float]) -> XYXY:
+    """The two corners of a box that is given as a corner and a size.
+
+    Raises:
+        ValueError: it has not four numbers.
+    """
+    x, y, width, height = box
+    return x, y, x + width, y + height
+
+
 def _apart(a: tuple[float, float], b: tuple[float, float]) -> float:
     """0 for two sizes of one shape."""
     return abs(a[0] * b[1] - a[1] * b[0])

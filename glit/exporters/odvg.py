@@ -1,11 +1,13 @@
-"""``odvg``: rows as open-vocabulary detectors are trained on: MM-Grounding-DINO, LLMDet.
+"""``odvg``: rows that MM-Grounding-DINO, LLMDet and Grounding DINO of NVIDIA TAO are trained on.
 
     images/NAME.jpg
-    annotations.jsonl    a line an image: ``filename``, ``height``, ``width``, ``grounding`` with
-                         ``caption`` and ``regions``: ``bbox`` (xyxy pixels), ``phrase``,
-                         ``tokens_positive`` (characters [start, end) of the caption); and
-                         ``captions`` where images have several
+    annotations.jsonl    a line an image: ``filename``, ``file_name``, ``height``, ``width``,
+                         ``grounding`` with ``caption`` and ``regions``: ``bbox`` (xyxy pixels),
+                         ``phrase``, ``tokens_positive`` (characters [start, end) of the caption);
+                         and ``captions`` where images have several
 
+TAO's loader takes ``file_name`` (nvidia_tao_pytorch/cv/grounding_dino/dataloader/odvg.py), the
+others ``filename``; they are equal.
 Phrases where a grounder was asked for them, else the sentences that have a region.
 """
 
@@ -31,6 +33,7 @@ def export_odvg(dataset: Dataset, folder: Path, report: Report) -> None:
             name = write_picture(row, folder / "images")
             line = {
                 "filename": name,
+                "file_name": name,
                 "height": row.height,
                 "width": row.width,
                 "grounding": {"caption": row.caption.text, "regions": _regions(row)},

@@ -35,6 +35,7 @@ from glit.images.soundness import (
     is_raw,
     libtiff_is_heard,
 )
+from glit.images.tiff_tags import ORIENTATION
 
 MAX_PIXELS = 150_000_000
 """Default limit of an image's pixels: 450 MB decoded."""
@@ -43,7 +44,6 @@ NO_LIMIT = sys.maxsize
 _LIMIT_VARIABLE = "GLIT_MAX_PIXELS"
 _FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF", "AVIF")
 """Pillow's names of the formats that are decoded."""
-_ORIENTATION_TAG = 0x0112
 _DECODER_ERRORS = (
     OSError,
     SyntaxError,
@@ -247,7 +247,7 @@ def _open_heif(data: bytes) -> ImageFile.ImageFile | None:
 
 def _orientation(image: Image.Image) -> int:
     try:
-        return int(image.getexif().get(_ORIENTATION_TAG, 1))
+        return int(image.getexif().get(ORIENTATION, 1))
     except _DECODER_ERRORS:
         return 1  # a damaged EXIF block leaves good pixels
 

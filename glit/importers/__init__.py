@@ -15,6 +15,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +24,7 @@ from glit.data.frames import Frame, checked_size
 from glit.errors import InputError, closest, cut
 from glit.importers.named_files import NamedFiles
 from glit.published import FORMATS, RegionFormat, imported
+from glit.published.corners import CornerCount
 from glit.published.files import AnnotatedImage, leads_out, on_disk
 from glit.published.region_image import RegionImage, frame_of, moved_box
 from glit.runtime.progress import StageProgress, null_progress
@@ -117,8 +119,7 @@ def import_captions(
     pictures = _Pictures(form.picture_folder(annotations, images), attach=attach)
     try:
         if isinstance(form, RegionFormat):
-            read = form.read(annotations, images, split or "all")
-            return _write_regions(read, output, annotations, pictures, captions=form.captions)
+            return _write_regions(form, output, annotations, pictures, images, split or "all")
         found = list(form.read(annotations, images, split or "all"))
         told.begin("images", total=len(found), done=0, drops=False)
         return _write_captions(found, output, annotations, told, pictures)
@@ -221,48 +222,42 @@ def _by_kind(image: AnnotatedImage, *, has_long: bool) -> Iterator[tuple[str, st
 
 
 def _write_regions(
-    found: Iterable[RegionImage],
+    form: RegionFormat,
     output: Path,
     annotations: Path,
     pictures: _Pictures,
-    *,
-    captions: bool,
+    images: Path | None,
+    split: str,
 ) -> Imported:
     """Write images as they are read: FineHARD has twelve million."""
-    counts = Counter[str]()
+    found, captions = _opened(form, annotations, images, split)
+    counts, corners = Counter[str](), CornerCount()
     phrases, folder = False, ""
     missing: list[str] = []
     refused: list[str] = []
     whole: list[str] = []
-    own_texts = _new_file(output) if captions else contextlib.nullcontext()
     seen: dict[Path, str] = {}
+    own_texts = _new_file(output) if captions else contextlib.nullcontext()
     with own_texts as texts, _new_file(regions_file(output)) as boxes:
-        for image in _placed(found):
+        for image in found:
             at = f"{image.where}, {image.path.name}"
             refused += [f"{at}: {cut(each)}" for each in image.left_out]
-            if image.fault:
-                whole.append(f"{at}: {cut(image.fault)}")
-                refused.append(whole[-1])
-                continue
-            if not image.rows or (captions and not image.caption):
+            frame, fault = None, f"{at}: {cut(image.fault)}" if image.fault else ""
+            if not fault and (not image.rows or (captions and not image.caption)):
                 counts["without"] += 1
                 continue
-            image.path, fault = pictures.find(image.path, sized=image.stated is not None)
-            if fault:
-                whole.append(f"{image.where}: {fault}")
-                refused.append(whole[-1])
-                continue
-            if not image.path.is_file():
+            if not fault:
+                image.path, reason = pictures.find(image.path, sized=image.stated is not None)
+                fault = f"{image.where}: {reason}" if reason else ""
+            if not fault and image.picture is None and not image.path.is_file():
                 missing.append(str(image.path))
                 continue
-            if not captions and (other := seen.setdefault(image.path, image.where)) != image.where:
-                whole.append(f"{at}: the picture has boxes in {other} already")
-                refused.append(whole[-1])
-                continue
-            frame, fault = frame_of(image)
+            if not fault:
+                frame, reason = _fit(image, None if captions else seen)
+                fault = f"{at}: {reason}" if reason else ""
             if fault:
-                whole.append(f"{at}: {cut(fault)}")
-                refused.append(whole[-1])
+                whole.append(fault)
+                refused.append(fault)
                 continue
             if texts is not None:
                 texts.write(_line(image.path, output, caption=image.caption))
@@ -272,6 +267,10 @@ def _write_regions(
             folder = os.path.commonpath([folder, own]) if folder else own
             phrases |= any("phrases" in row for row in image.rows.values())
             _write_boxes(image, frame, output, boxes, counts)
+            if form.assumed and frame is not None:
+                corners.add((given[:4] for given in image.rows), frame.stated)
+        if corners.fault:
+            raise ValueError(f"{corners.fault}; if they are two corners, use --format hf-xyxy")
         if not counts["written"]:
             raise InputError(_nothing(annotations, missing, whole or refused, boxes=not captions))
     return Imported(
@@ -281,6 +280,30 @@ def _write_regions(
         scaled=counts["scaled"], turned=counts["turned"], refused=tuple(refused), phrases=phrases,
         folder=folder, elsewhere=pictures.elsewhere,
     )  # fmt: skip
+
+
+def _opened(
+    form: RegionFormat, annotations: Path, images: Path | None, split: str
+) -> tuple[Iterator[RegionImage], bool]:
+    """The images of a format with boxes, and whether they have captions."""
+    found = _placed(form.read(annotations, images, split))
+    if form.captions is not None:
+        return found, form.captions
+    some = list(islice(found, 1))
+    return chain(some, found), any(image.caption for image in some)
+
+
+def _fit(image: RegionImage, seen: dict[Path, str] | None) -> tuple[Frame | None, str]:
+    """Return how an image's boxes move to its file, and why it cannot be written.
+
+    Args:
+        image: whose file is there.
+        seen: pictures that have boxes, with their entries; None if a picture may come again.
+    """
+    if seen is not None and (other := seen.setdefault(image.path, image.where)) != image.where:
+        return None, f"the picture has boxes in {other} already"
+    frame, fault = frame_of(image)
+    return frame, cut(fault)
 
 
 def _placed(found: Iterable[RegionImage]) -> Iterator[RegionImage]:

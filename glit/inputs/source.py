@@ -14,12 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from glit.errors import InputError, cut
-from glit.images.formats import (
-    IMAGE_SUFFIXES,
-    OTHER_IMAGE_SUFFIXES,
-    suffix_of,
-    tells_nothing,
-)
+from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of, tells_nothing
 from glit.inputs.csv_rows import csv_rows
 from glit.inputs.files import ImageFiles
 from glit.runtime.prefetch import map_ahead
@@ -129,10 +124,7 @@ def refuse_images_folder(output: str, root: str) -> None:
 
 
 def entries(
-    source: Source,
-    *,
-    sidecars: Sequence[str] = (),
-    work: Store | None = None,
+    source: Source, *, sidecars: Sequence[str] = (), work: Store | None = None
 ) -> Iterator[Entry]:
     """The input files, unsorted, as one listing gives them.
 

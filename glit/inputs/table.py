@@ -168,32 +168,25 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
+def _is(kind: pa.DataType, *names: str) -> bool:
+    """Return whether an Arrow type is one of these."""
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)
+
+
 def _holds_bytes(kind: pa.DataType) -> bool:
     kind = _value_type(kind)
     if pa.types.is_struct(kind):
         index = kind.get_field_index("bytes")
         return index >= 0 and _holds_bytes(kind.field(index).type)
-    return (
-        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
-    )
+    return _is(kind, "binary", "large_binary", "binary_view")
 
 
 def _holds_lists(kind: pa.DataType) -> bool:
-    is_list = (
-        pa.types.is_list(kind)
-        or pa.types.is_large_list(kind)
-        or pa.types.is_fixed_size_list(kind)
-        or pa.types.is_list_view(kind)
-        or pa.types.is_large_list_view(kind)
-    )
+    is_list = _is(kind, "list", "large_list", "fixed_size_list", "list_view", "large_list_view")
     return is_list and (_holds_bytes(kind.value_type) or _holds_lists(kind.value_type))
 
 
 def _is_text(schema: pa.Schema, name: str) -> bool:
     index = schema.get_field_index(name)
-    if index < 0:
-        return False
-    kind = _value_type(schema.field(index).type)
-    return (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    kinds = ("string", "large_string", "string_view")
+    return index >= 0 and _is(_value_type(schema.field(index).type), *kinds)

@@ -14,10 +14,10 @@ from duckdb import DuckDBPyConnection
 
 from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.data.captions import KIND_RULE, LONG, is_kind
+from glit.data.json_files import json_array
 from glit.data.limits import CAPTION_CHARS
 from glit.errors import InputError, cut
 from glit.inputs.user_tables import PATH_KEYS, brought_table, finder, pick, rows_of, sorted_table
-from glit.published.files import json_array
 from glit.storage.duckdb_temp import spilling
 from glit.storage.members import is_utf8
 from glit.storage.store import Store
@@ -26,12 +26,7 @@ TEXT_KEYS = ("caption", "text")
 KIND_KEY, KIND_SUFFIX = "kind", "_caption"
 """The kind of a row's caption; and a column of captions of a kind, as in ``short_caption``."""
 _SCHEMA = pa.schema(
-    [
-        ("path", pa.string()),
-        ("caption", pa.string()),
-        ("line", pa.int64()),
-        ("kind", pa.string()),
-    ]
+    [("path", pa.string()), ("caption", pa.string()), ("line", pa.int64()), ("kind", pa.string())]
 )
 _SEVERAL = f"""
     SELECT count(*) FROM (

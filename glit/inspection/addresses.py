@@ -6,8 +6,6 @@ name leads to a moment later, and every redirection is checked again.
 
 from __future__ import annotations
 
-import hashlib
-import heapq
 import http.client
 import ipaddress
 import socket
@@ -16,6 +14,8 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urljoin, urlsplit
+
+from glit.inspection.hashed_sample import HashedSample, hash_key
 
 MOST_ADDRESSES = 200
 """Addresses that are asked; of more, those with the smallest hashes."""
@@ -31,23 +31,23 @@ class AddressSample:
     """A sample of bounded size, the same for the same addresses in any order."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[int, str, str]] = []
-        self.number = 0
+        self._kept = HashedSample[tuple[str, str]](MOST_ADDRESSES)
+
+    @property
+    def number(self) -> int:
+        """Addresses that were added."""
+        return self._kept.seen
 
     def add(self, address: str, name: str) -> None:
         """Add the address of an image."""
-        self.number += 1
-        key = int.from_bytes(hashlib.blake2b(address.encode("utf-8", "replace")).digest()[:8])
-        heapq.heappush(self._kept, (-key, address, name))
-        if len(self._kept) > MOST_ADDRESSES:
-            heapq.heappop(self._kept)
+        self._kept.add(hash_key(address), (address, name))
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Ask all addresses of the sample; yield those that are dead: the name, and the reason."""
-        kept = sorted(self._kept, reverse=True)
+        kept = self._kept.values()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            answers = pool.map(lambda each: address_fault(each[1]), kept)
-            for (_, address, name), fault in zip(kept, answers, strict=True):
+            answers = pool.map(lambda each: address_fault(each[0]), kept)
+            for (address, name), fault in zip(kept, answers, strict=True):
                 if fault:
                     yield name, f"{address[:120]}: {fault}"
 

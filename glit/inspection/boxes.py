@@ -39,11 +39,9 @@ def box_faults(item: Item, picture: PictureSize | None) -> Iterator[Fault]:
         item: the image.
         picture: of its file, where that can be read.
     """
-    size = None
-    if item.stated is not None or picture is not None:
-        size, frame = _frame(item.stated, picture)
-        if frame:
-            yield frame
+    size, frame = _frame(item.stated, picture)
+    if frame:
+        yield frame
     if other := _other_units(item, size):
         yield other
         return
@@ -59,10 +57,29 @@ def box_faults(item: Item, picture: PictureSize | None) -> Iterator[Fault]:
     yield from (fault for fault in bad if fault)
 
 
+def pixel_box(item: Item, number: int, picture: PictureSize) -> XYXY:
+    """A box of an item in pixels of its upright picture.
+
+    Raises:
+        ValueError: the box is in a picture of another shape.
+    """
+    size = (float(picture.width), float(picture.height))
+    frame = fit_frame(item.stated or size, size, lambda: picture.orientation)
+    sides = (*frame.stated, *frame.stated) if item.shares else (1, 1, 1, 1)
+    return frame.box([e * side for e, side in zip(item.boxes[number], sides, strict=True)])
+
+
+def box_frame(item: Item, picture: PictureSize | None) -> tuple[float, float] | None:
+    """Width and height of the picture that an item's boxes are in; None if nothing tells."""
+    return _frame(item.stated, picture)[0]
+
+
 def _frame(
     stated: tuple[Any, Any] | None, picture: PictureSize | None
 ) -> tuple[tuple[float, float] | None, Fault | None]:
     """The size of the picture that the boxes are in, and the fault of the stated one."""
+    if stated is None and picture is None:
+        return None, None
     if picture is None:
         try:
             return checked_size(stated or ()), None

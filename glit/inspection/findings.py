@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from glit.inspection.kinds import KINDS, Severity
@@ -46,12 +46,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """An estimate of the share of wrong pairs."""
+    """An estimate of the share of wrong pairs, or of pairs that fit badly."""
 
     of: str
     """What is counted, such as ``pairs``."""
     method: str
     """Where the estimate is from, in words."""
+    claim: str = "wrong"
+    """What the share is of: ``wrong`` pairs, or ``below the middle``, pairs whose text fits its own
+    box worse than half of the boxes of other images. Most wrong pairs are not below the middle, and
+    some right ones are."""
     items: int
     share: float
     at_least: float
@@ -86,20 +90,14 @@ class Tally:
     """Counts of items looked at and at fault, with the first examples of each kind.
 
     Args:
-        most_examples: of each kind.
         listener: is called with the code and the name of every fault.
     """
 
-    def __init__(
-        self,
-        *,
-        most_examples: int = MOST_EXAMPLES,
-        listener: Callable[[str, str], None] | None = None,
-    ) -> None:
+    def __init__(self, *, listener: Callable[[str, str], None] | None = None) -> None:
         self.looked_at: Counter[str] = Counter()
         self.at_fault: Counter[str] = Counter()
         self.examples: dict[str, list[Example]] = {}
-        self._most, self._listener = most_examples, listener
+        self._listener = listener
 
     def look(self, code: str, number: int = 1) -> None:
         """Count items that are looked at."""
@@ -113,13 +111,24 @@ class Tally:
         if self._listener is not None:
             self._listener(code, name)
         found = self.examples.setdefault(code, [])
-        if len(found) < self._most and not (found and found[-1].name == name):
+        if len(found) < MOST_EXAMPLES and not (found and found[-1].name == name):
             shown = b"" if picture is None else picture()
             detail = detail[:_DETAIL_CHARS]
             found.append(Example(name=name[:_DETAIL_CHARS], detail=detail, picture=shown))
 
-    def findings(self, repair: Callable[[str], str]) -> tuple[Finding, ...]:
-        """The findings, worst first."""
+    def count(self, code: str, number: int, faults: Iterable[tuple[str, str]]) -> None:
+        """Count items that are looked at, and those at fault: names and details."""
+        self.look(code, number)
+        for name, detail in faults:
+            self.fault(code, name, detail)
+
+    def findings(self, repair: Callable[..., str]) -> tuple[Finding, ...]:
+        """The findings, worst first.
+
+        Args:
+            repair: gives the command that repairs a kind, of its code, the examples and their
+                number.
+        """
         made = []
         for code, number in self.at_fault.items():
             kind, looked_at = KINDS[code], max(self.looked_at[code], number)
@@ -127,7 +136,8 @@ class Tally:
                 Finding(
                     code=code, severity=kind.severity, sentence=kind.sentence, of=kind.of,
                     looked_at=looked_at, at_fault=number, share=number / looked_at,
-                    examples=tuple(self.examples[code]), repair=repair(code),
+                    examples=tuple(self.examples[code]),
+                    repair=repair(code, examples=self.examples[code], at_fault=number),
                 )
             )  # fmt: skip
         return tuple(sorted(made, key=lambda each: (each.severity, -each.share, each.code)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import stat
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,13 @@ import pyarrow as pa
 
 from glit.backends.region_files import BOXES
 from glit.data.bounded_parquet import BoundedParquet
+from glit.data.json_files import json_array
 from glit.errors import InputError, closest
 from glit.inputs.table import TableShard
 from glit.inputs.user_captions import KIND_SUFFIX, TEXT_KEYS
 from glit.inputs.user_tables import PATH_KEYS
 from glit.published import FORMATS, imported
-from glit.published.files import json_array
+from glit.published.hub import has_objects
 
 OTHERS = ("captions", "regions", "images")
 """Formats of a user's own files: captions, regions, and images in folders or shards."""
@@ -27,6 +27,8 @@ _HEAD = 1 << 16
 _METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 """Names of the file that an image folder of the library ``datasets`` has."""
 _MOST_FILES = 10_000
+_UNTOLD = (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException)
+"""Errors of a file that is none of the formats."""
 
 
 def known_formats() -> list[str]:
@@ -54,19 +56,16 @@ def format_of(path: Path, given: str | None) -> tuple[str, Path]:
     if path.is_dir():
         metadata = next((path / n for n in _METADATA if (path / n).is_file()), None)
         return ("captions", metadata) if metadata else (_of_folder(path), path)
+    why = ""
     try:
-        found = _of_file(path)
-    except (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException) as error:
-        raise InputError(
-            f"{path}: its format cannot be told ({type(error).__name__}: {str(error)[:120]}); name "
-            f"it with --format: {', '.join(known_formats())}"
-        ) from error
-    if not found:
-        raise InputError(
-            f"{path}: its format cannot be told; name it with --format: "
-            f"{', '.join(known_formats())}"
-        )
-    return found, path
+        if found := _of_file(path):
+            return found, path
+    except _UNTOLD as error:
+        why = f" ({type(error).__name__}: {str(error)[:120]})"
+    raise InputError(
+        f"{path}: its format cannot be told{why}; name it with --format: "
+        f"{', '.join(known_formats())}"
+    )
 
 
 def _check_regular(path: Path) -> None:
@@ -90,14 +89,14 @@ def _of_folder(path: Path) -> str:
         return "urban1k"
     if (path / "IIW-400").is_dir() or (path / "DOCCI_Test").is_dir():
         return "iiw"
-    for pattern in ("*.parquet", "*.json", "*.jsonl", "*.csv"):
+    for pattern in ("*.parquet", "data/*.parquet", "*.json", "*.jsonl", "*.csv"):
         file = next(iter(sorted(path.glob(pattern))), None)
         try:
             found = _of_file(file) if file else ""
-        except (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException):
+        except _UNTOLD:
             continue
         is_table = found in ("captions", "regions") and _is_table(path, file)
-        if found in ("grit", "finehard") or is_table:
+        if found in ("grit", "finehard", "hf") or is_table:
             return found
     return "images"
 
@@ -117,7 +116,10 @@ def _of_file(path: Path) -> str:
     if suffix == ".token":
         return "flickr30k"
     if suffix == ".parquet":
-        known = _of_keys(set(BoundedParquet(path).schema_arrow.names))
+        schema = BoundedParquet(path).schema_arrow
+        if has_objects(schema):
+            return "hf"
+        known = _of_keys(set(schema.names))
         if known in ("grit", "regions"):
             return known
         table = TableShard(str(path), path.name, size=path.stat().st_size)
@@ -131,17 +133,13 @@ def _of_file(path: Path) -> str:
     if suffix in (".jsonl", ".jsonlines", ".ndjson") or re.match(r"\s*\{.*\}\s*\n\s*\{", head):
         return _of_keys(set(json.loads(_first_line(path))))
     if head.lstrip().startswith("["):
-        return _of_entry(next(_entries(path)))
+        return _of_entry(next(json_array(path)))
     return _of_layout(path, head)
 
 
 def _first_line(path: Path) -> str:
     with path.open(encoding="utf-8-sig") as file:
         return next((line for line in islice(file, 1000) if line.strip()), "")
-
-
-def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    yield from json_array(path)
 
 
 def _of_entry(entry: dict[str, Any]) -> str:
@@ -179,6 +177,9 @@ _BY_KEYS = (
     ({"noun_chunks", "caption"}, "grit"),
     ({"filename", "grounding"}, "odvg"),
     ({"filename", "detection"}, "odvg"),
+    ({"file_name", "grounding"}, "odvg"),
+    ({"file_name", "detection"}, "odvg"),
+    ({"image_path", "expressions"}, "tao"),
     ({"image_file", "description"}, "docci"),
     ({"image_id", "dataset_id", "caption"}, "localized-narratives"),
     ({"img_path", "caption"}, "himo-docci"),

@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TYPE_CHECKING
 
 from glit.data.reference_list import ReferenceList
 from glit.errors import InputError
 from glit.images import ImageError
 from glit.inspection.addresses import MOST_ADDRESSES, AddressSample
-from glit.inspection.boxes import box_faults
+from glit.inspection.boxes import box_faults, box_frame
 from glit.inspection.captions import caption_faults, span_faults
 from glit.inspection.findings import AuditReport, Tally
 from glit.inspection.items import Item, Source
 from glit.inspection.kinds import KINDS
+from glit.inspection.matches import Matches
 from glit.inspection.names import name_fault
 from glit.inspection.pictures import PictureCheck, check_picture
 from glit.inspection.repairs import repair
 from glit.inspection.repeats import Repeats
+from glit.published.corners import CornerCount
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import batched, map_ahead
 from glit.runtime.progress import StageProgress
 
+if TYPE_CHECKING:
+    from glit.clip.embedder import Embedder
+
 Thumbnailer = Callable[[bytes], bytes]
+Seen = tuple[Item, PictureCheck | None]
+"""An image with what was seen of its picture."""
 NOTHING = "there is nothing of that to look at"
 """Why a check is not made if the format has no texts, boxes or captions for it."""
 _AHEAD = 32
 _BATCH = 64
 _OF_PICTURES = ("picture-damaged", "picture-format", "picture-small", "mining-prohibited")
+_OF_NAMES = ("name-unsafe", "name-unportable")
 _OF_CAPTIONS = ("caption-empty", "caption-looping", "caption-refusal", "caption-language")
 _OF_SPANS = ("span-words", "text-outside", "span-in-word")
+_OF_ANOTHER = "caption-of-another"
 _OF_BOXES = ("box-outside", "box-empty")
 _OF_FRAMES = ("box-units", "box-corners", "stated-size", "stated-turned", "stated-shape")
 
@@ -43,6 +54,7 @@ def inspect(
     images: str = "",
     test_set: ReferenceList | None = None,
     network: bool = False,
+    model: Embedder | None = None,
     thumbnailer: Thumbnailer | None = None,
     tally: Tally | None = None,
 ) -> AuditReport:
@@ -55,192 +67,194 @@ def inspect(
             fault then, even if none is.
         test_set: a list of images that may not be among them; None for none.
         network: ask a sample of the addresses.
+        model: matches texts with pictures; None for none.
         thumbnailer: makes the thumbnails of examples; None leaves them out.
         tally: counts; None makes a new one.
 
     Raises:
         InputError: there is no image at all.
     """
-    tally = tally or Tally()
-    addresses, licences = AddressSample(), Counter[str]()
     if source.total:
         progress.begin("images", total=source.total, done=0, drops=False)
-    number = 0
-    with Repeats() as repeats:
-        for some in batched(_seen(source, compare=test_set is not None), _BATCH):
-            for item, picture in some:
-                _look(item, picture, source.language, tally, thumbnailer)
-                repeats.add(item.name, item.captions or ())
-                if item.address:
-                    addresses.add(item.address, item.name)
-                if licence := item.licence or (picture.licence if picture else ""):
-                    licences[licence] += 1
-            if test_set is not None:
-                _compare(some, test_set, tally, thumbnailer)
-            number += len(some)
+    with contextlib.ExitStack() as stack:
+        repeats = stack.enter_context(contextlib.closing(Repeats()))
+        matches = stack.enter_context(contextlib.closing(Matches(model))) if model else None
+        audit = _Audit(source, tally or Tally(), repeats, matches, test_set, thumbnailer)
+        for some in batched(audit.seen(), _BATCH):
+            audit.look(some)
             if source.total:
                 progress.advance(len(some))
-        if not number:
-            raise InputError(f"{source.what}: has no image to look at")
-        _look_at_all(repeats, tally)
-    if network:
-        tally.look("address-dead", len(addresses))
-        for name, detail in addresses.faults():
-            tally.fault("address-dead", name, detail)
-    skipped = {**source.unlooked, **_not_there(tally, source, named=bool(images))}
-    skipped |= _not_asked(tally, addresses, test_set, network=network)
-    return _report(source, tally, number, skipped, licences, images, test_set)
+        audit.look_at_all()
+        return audit.report(images, network=network)
 
 
-def _seen(source: Source, *, compare: bool) -> Iterator[tuple[Item, PictureCheck | None]]:
-    """Images with what was seen of their pictures, which threads decode ahead."""
+class _Audit:
+    """All that is known of the images so far."""
 
-    def see(item: Item) -> tuple[Item, PictureCheck | None]:
-        return item, check_picture(item, compare=compare)
+    def __init__(
+        self,
+        source: Source,
+        tally: Tally,
+        repeats: Repeats,
+        matches: Matches | None,
+        test_set: ReferenceList | None,
+        thumbnailer: Thumbnailer | None,
+    ) -> None:
+        self._source, self._tally, self._thumbnailer = source, tally, thumbnailer
+        self._repeats, self._matches, self._test_set = repeats, matches, test_set
+        self._addresses, self._licences = AddressSample(), Counter[str]()
+        self._corners = CornerCount()
 
-    with ThreadPoolExecutor(usable_cores()) as pool:
-        yield from map_ahead(pool, see, source.items(), most=_AHEAD)
+    def seen(self) -> Iterator[Seen]:
+        """Images with what was seen of their pictures, which threads decode ahead."""
 
+        def see(item: Item) -> Seen:
+            return item, check_picture(
+                item, compare=self._test_set is not None, matches=self._matches
+            )
 
-def _look(
-    item: Item,
-    picture: PictureCheck | None,
-    language: str,
-    tally: Tally,
-    thumbnailer: Thumbnailer | None,
-) -> None:
-    """Count one image and its faults."""
-    tally.look("unreadable")
-    for code, looked_at in item.looked_at:
-        tally.look(code, looked_at)
-    has_file = picture is not None and not picture.missing
-    shown = partial(_thumbnail, item, thumbnailer) if has_file and thumbnailer else None
-    for code, detail in item.faults:
-        tally.fault(code, item.name, detail, shown)
-    if any(code == "unreadable" for code, _ in item.faults) and not item.boxes:
-        return
-    tally.look("name-unsafe")
-    tally.look("name-unportable")
-    if fault := name_fault(item.name):
-        tally.fault(fault[0], item.name, fault[1], shown)
-    for code in _OF_CAPTIONS if item.captions is not None else ():
-        tally.look(code, len(item.captions or ("",)))
-    for code in _OF_SPANS:
-        tally.look(code, len(item.spans))
-    for code in _OF_BOXES:
-        tally.look(code, len(item.boxes))
-    for code in _OF_FRAMES if item.boxes or item.stated else ():
-        tally.look(code)
-    if picture is not None:
-        tally.look("picture-missing")
-        for code in _OF_PICTURES if not picture.missing else ():
-            tally.look(code)
-        for code, detail in picture.faults:
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            yield from map_ahead(pool, see, self._source.items(), most=_AHEAD)
+
+    def look(self, some: list[Seen]) -> None:
+        """Count images and their faults, and keep what only shows over all of them."""
+        for item, picture in some:
+            self._look_at(item, picture)
+            if item.corners == "xywh" and not item.shares:
+                size = box_frame(item, picture and picture.size)
+                self._corners.add(item.boxes if size else (), size or (0, 0))
+            self._repeats.add(item.name, item.captions or ())
+            if item.address:
+                self._addresses.add(item.address, item.name)
+            if licence := item.licence or (picture.licence if picture else ""):
+                self._licences[licence] += 1
+        self._compare(some)
+        if self._matches is not None:
+            self._matches.add([(i, p.squares) for i, p in some if p is not None and p.squares])
+
+    def _look_at(self, item: Item, picture: PictureCheck | None) -> None:
+        """Count one image and its faults."""
+        tally = self._tally
+        tally.look("unreadable")
+        for code, looked_at in item.looked_at:
+            tally.look(code, looked_at)
+        has_file = picture is not None and not picture.missing
+        shown = partial(self._thumbnail, item) if has_file else None
+        for code, detail in item.faults:
             tally.fault(code, item.name, detail, shown)
-        if picture.missing:
-            tally.fault("picture-missing", item.name, "no such file")
-    for code, detail in (
-        *caption_faults(item, language),
-        *span_faults(item),
-        *box_faults(item, None if picture is None else picture.size),
-    ):
-        tally.fault(code, item.name, detail, shown)
+        if any(code == "unreadable" for code, _ in item.faults) and not item.boxes:
+            return
+        for codes, number in (
+            (_OF_NAMES, 1),
+            (_OF_CAPTIONS, len(item.captions or ("",)) if item.captions is not None else 0),
+            (_OF_SPANS, len(item.spans)),
+            (_OF_BOXES, len(item.boxes)),
+            (_OF_FRAMES, int(bool(item.boxes or item.stated))),
+            (("picture-missing",), int(picture is not None)),
+            (_OF_PICTURES, int(has_file)),
+        ):
+            for code in codes:
+                tally.look(code, number)
+        for code, detail in (
+            *filter(None, [name_fault(item.name)]),
+            *(picture.faults if picture else ()),
+            *([("picture-missing", "no such file")] if picture and picture.missing else ()),
+            *caption_faults(item, self._source.language),
+            *span_faults(item),
+            *box_faults(item, None if picture is None else picture.size),
+        ):
+            tally.fault(code, item.name, detail, shown)
 
+    def _thumbnail(self, item: Item) -> bytes:
+        try:
+            return self._thumbnailer(item.picture()) if self._thumbnailer and item.picture else b""
+        except (OSError, ImageError):
+            return b""
 
-def _thumbnail(item: Item, thumbnailer: Thumbnailer) -> bytes:
-    try:
-        return thumbnailer(item.picture()) if item.picture else b""
-    except (OSError, ImageError):
-        return b""
+    def _compare(self, some: list[Seen]) -> None:
+        """Compare pictures with those of a test set."""
+        if self._test_set is None:
+            return
+        seen = [(i, p.sha256, p.thumbnail) for i, p in some if p and p.thumbnail is not None]
+        self._tally.look("in-test-set", len(seen))
+        matches = self._test_set.find([each[1] for each in seen], [each[2] for each in seen])
+        for (item, _, _), match in zip(seen, matches, strict=True):
+            if match is not None:
+                detail = f"{match.name}: {match.kind}, {match.likeness}"
+                shown = partial(self._thumbnail, item)
+                self._tally.fault("in-test-set", item.name, detail, shown)
 
+    def look_at_all(self) -> None:
+        """Count what only shows over all images.
 
-def _compare(
-    some: list[tuple[Item, PictureCheck | None]],
-    test_set: ReferenceList,
-    tally: Tally,
-    thumbnailer: Thumbnailer | None,
-) -> None:
-    """Compare pictures with those of a test set."""
-    seen = [
-        (i, p.sha256, p.thumbnail) for i, p in some if p is not None and p.thumbnail is not None
-    ]
-    tally.look("in-test-set", len(seen))
-    matches = test_set.find([each[1] for each in seen], [each[2] for each in seen])
-    for (item, _, _), match in zip(seen, matches, strict=True):
-        if match is not None:
-            shown = partial(_thumbnail, item, thumbnailer) if thumbnailer else None
-            detail = f"{match.name}: {match.kind}, {match.likeness}"
-            tally.fault("in-test-set", item.name, detail, shown)
+        Raises:
+            InputError: there are none.
+        """
+        tally, repeats = self._tally, self._repeats
+        if not tally.looked_at["unreadable"]:
+            raise InputError(f"{self._source.what}: has no image to look at")
+        tally.count("name-clash", len(repeats.names), repeats.clashes())
+        tally.count("caption-repeated", len(repeats.captions), repeats.repeated())
+        tally.count("caption-near", len(repeats.captions), repeats.near())
+        if self._corners.fault and not tally.at_fault["box-corners"]:
+            tally.fault("box-corners", self._source.what, self._corners.fault)
+        if self._matches is not None and not self._matches.unlooked():
+            tally.count(_OF_ANOTHER, self._matches.captions, self._matches.faults())
 
+    def report(self, images: str, *, network: bool) -> AuditReport:
+        """All findings.
 
-def _look_at_all(repeats: Repeats, tally: Tally) -> None:
-    """Count what only shows over all images."""
-    tally.look("name-clash", len(repeats.names))
-    for name, other in repeats.clashes():
-        tally.fault("name-clash", name, f"{other} is there too")
-    tally.look("caption-repeated", len(repeats.captions))
-    for name, detail in repeats.repeated():
-        tally.fault("caption-repeated", name, detail)
-    tally.look("caption-near", len(repeats.captions))
-    for name, detail in repeats.near():
-        tally.fault("caption-near", name, detail)
+        Args:
+            images: the folder of pictures, if the user named it.
+            network: ask a sample of the addresses.
+        """
+        source, tally = self._source, self._tally
+        if network:
+            tally.count("address-dead", len(self._addresses), self._addresses.faults())
+        skipped = {**self._not_asked(network=network), **source.unlooked}
+        skipped |= self._without_pictures(named=bool(images))
+        skipped = {code: why for code, why in skipped.items() if code not in tally.at_fault}
+        repairs = partial(
+            repair, what=source.what, form=source.format, images=images,
+            test_set="" if self._test_set is None else self._test_set.path,
+        )  # fmt: skip
+        of_pairs = () if self._matches is None else self._matches.estimates()
+        return AuditReport(
+            what=source.what,
+            format=source.format,
+            images=tally.looked_at["unreadable"],
+            findings=tally.findings(repairs),
+            clean=tuple(c for c in KINDS if c not in skipped and c not in tally.at_fault),
+            skipped=tuple((code, skipped[code]) for code in KINDS if code in skipped),
+            licences=tuple(sorted(self._licences.items(), key=lambda each: (-each[1], each[0]))),
+            estimates=(*source.estimates(), *of_pairs),
+        )
 
-
-def _not_there(tally: Tally, source: Source, *, named: bool) -> dict[str, str]:
-    """Kinds that want pictures, if there are none: where nobody said that they are here, that is no
-    fault."""
-    missing = tally.at_fault["picture-missing"]
-    if tally.looked_at["picture-missing"] == missing and not named:
+    def _without_pictures(self, *, named: bool) -> dict[str, str]:
+        """Kinds that want pictures, if there are none: where nobody said that they are here, that
+        is no fault."""
+        tally, source = self._tally, self._source
+        if named or tally.looked_at["picture-missing"] != tally.at_fault["picture-missing"]:
+            return {}
         tally.at_fault.pop("picture-missing", None)
         why = f"no picture is in {source.pictures or source.what}; name their folder with --images"
         return dict.fromkeys(("picture-missing", *_OF_PICTURES), why)
-    return {}
 
-
-def _not_asked(
-    tally: Tally, addresses: AddressSample, test_set: ReferenceList | None, *, network: bool
-) -> dict[str, str]:
-    """Further kinds that were not looked for."""
-    found = {}
-    if test_set is None:
-        found["in-test-set"] = "no test set was named; add --against LIST"
-    elif not tally.looked_at["in-test-set"]:
-        found["in-test-set"] = "no picture could be compared"
-    if not addresses.number:
-        found["address-dead"] = "no addresses are stated"
-    elif not network:
-        asked = min(addresses.number, MOST_ADDRESSES)
-        found["address-dead"] = f"add --network to ask {asked} of {addresses.number} addresses"
-    for code in KINDS:
-        if not tally.looked_at[code] and code not in found and code not in tally.at_fault:
-            found[code] = NOTHING
-    return found
-
-
-def _report(
-    source: Source,
-    tally: Tally,
-    number: int,
-    skipped: dict[str, str],
-    licences: Counter[str],
-    images: str,
-    test_set: ReferenceList | None,
-) -> AuditReport:
-    def command(code: str) -> str:
-        return repair(
-            code, what=source.what, form=source.format, images=images,
-            examples=tally.examples[code], at_fault=tally.at_fault[code],
-            test_set="" if test_set is None else test_set.path,
-        )  # fmt: skip
-
-    unlooked = {code: why for code, why in skipped.items() if code not in tally.at_fault}
-    return AuditReport(
-        what=source.what,
-        format=source.format,
-        images=number,
-        findings=tally.findings(command),
-        clean=tuple(c for c in KINDS if c not in unlooked and c not in tally.at_fault),
-        skipped=tuple((code, unlooked[code]) for code in KINDS if code in unlooked),
-        licences=tuple(sorted(licences.items(), key=lambda each: (-each[1], each[0]))),
-        estimates=source.estimates(),
-    )
+    def _not_asked(self, *, network: bool) -> dict[str, str]:
+        """Further kinds that were not looked for."""
+        tally, number = self._tally, self._addresses.number
+        found = {code: NOTHING for code in KINDS if not tally.looked_at[code]}
+        if self._test_set is None:
+            found["in-test-set"] = "no test set was named; add --against LIST"
+        elif not tally.looked_at["in-test-set"]:
+            found["in-test-set"] = "no picture could be compared"
+        if self._matches is None:
+            found[_OF_ANOTHER] = "no model was named; add --model NAME"
+        elif why := self._matches.unlooked():
+            found[_OF_ANOTHER] = why
+        if not number:
+            found["address-dead"] = "no addresses are stated"
+        elif not network:
+            asked = min(number, MOST_ADDRESSES)
+            found["address-dead"] = f"add --network to ask {asked} of {number} addresses"
+        return found

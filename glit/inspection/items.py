@@ -43,6 +43,8 @@ class Item:
     spans: tuple[TextSpan, ...] = ()
     boxes: tuple[XYXY, ...] = ()
     """xyxy, as read: ``x0 >= x1`` is possible, NaN too."""
+    pairs: tuple[tuple[int, str], ...] = ()
+    """Numbers of boxes, each with a phrase or sentence of it."""
     shares: bool = False
     """True if boxes are shares of width and height; else pixels."""
     corners: Literal["xyxy", "xywh", ""] = "xyxy"

@@ -56,6 +56,7 @@ KINDS: dict[str, FaultKind] = {
     "caption-language": _warning("A caption is in another language than the others.", "captions"),
     "caption-repeated": _warning("The same caption belongs to several images.", "captions"),
     "caption-near": _warning("Nearly the same caption belongs to several images.", "captions"),
+    "caption-of-another": _warning("A caption fits other pictures as well as its own.", "captions"),
     "in-test-set": _error("An image is in the test set."),
     "address-dead": _warning("An address does not answer with a file.", "addresses"),
 }  # fmt: skip

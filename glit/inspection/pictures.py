@@ -10,6 +10,7 @@ from glit.errors import StorageError, first_line
 from glit.images import ImageError, decode, picture_frame
 from glit.inspection.boxes import PictureSize
 from glit.inspection.items import Item
+from glit.inspection.matches import Matches, Squares
 from glit.rights import read_rights
 
 LEAST_SIDE = 32
@@ -28,14 +29,17 @@ class PictureCheck:
     """The licence that the picture's own metadata names."""
     thumbnail: Thumbnail | None = None
     """To compare with those of a test set; None if nobody asks."""
+    squares: Squares | None = None
+    """To match with its texts; None if nobody asks."""
 
 
-def check_picture(item: Item, *, compare: bool) -> PictureCheck | None:
+def check_picture(item: Item, *, compare: bool, matches: Matches | None) -> PictureCheck | None:
     """Read and decode an item's picture; None if none may be read.
 
     Args:
         item: the image.
         compare: make a thumbnail, for a test set.
+        matches: cuts the picture for a model; None for none.
 
     Raises:
         StorageError: a store cannot be reached.
@@ -67,4 +71,5 @@ def check_picture(item: Item, *, compare: bool) -> PictureCheck | None:
         size=PictureSize(width=width, height=height, orientation=orientation),
         sha256=hashlib.sha256(data).hexdigest() if compare else "",
         thumbnail=thumbnail(pixels) if compare else None,
+        squares=None if matches is None else matches.cut(item, pixels, orientation),
     )

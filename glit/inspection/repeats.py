@@ -12,8 +12,6 @@ import zlib
 from array import array
 from collections.abc import Iterator
 from itertools import pairwise
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt64
@@ -73,15 +71,8 @@ class Repeats:
         self._is_long = bytearray()
         self._keys = [tempfile.TemporaryFile() for _ in range(_BANDS)]  # noqa: SIM115
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Delete the files."""
         for file in self._keys:
             file.close()
         self.captions.close()

@@ -121,6 +121,7 @@ class DatasetSource:
                 for e in (*sentences, *(row.get("phrases") or ()))
             ),
             boxes=tuple(as_box(float(r[corner]) for corner in corners) for r in row["regions"]),
+            pairs=tuple(_pairs(row)),
             stated=(row["width"], row["height"]),
             picture=self._picture(row),
             faults=tuple(faults),
@@ -160,6 +161,15 @@ class DatasetSource:
                 self._probable += 1
                 self._wrong += 1 - probability
                 self._variance += probability * (1 - probability)
+
+
+def _pairs(row: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    """Regions with the sentences that they are recommended for."""
+    for pair in row.get("pairs") or ():
+        number, region = pair["sentence"], pair["region"]
+        is_there = 0 <= number < len(row["sentences"]) and 0 <= region < len(row["regions"])
+        if is_there and not pair["global_wins"]:
+            yield region, row["sentences"][number]["text"]
 
 
 def _text(value: Any) -> str:

@@ -15,7 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from glit.backends.region_files import SHARES
+from glit.backends.region_files import SHARES, box_corners
 from glit.data.frames import XYXY, stated_size
 from glit.dataset.manifest import MANIFEST
 from glit.errors import InputError, UserError, cut
@@ -38,8 +38,6 @@ _NOT_OF_FORMAT = (
     ValueError, KeyError, TypeError, IndexError, AttributeError, SyntaxError, OverflowError,
     OSError, UserError,
 )  # fmt: skip
-_XYWH = ("mdetr", "refcoco", "visual-genome")
-"""Formats whose boxes are a corner and a size."""
 _MOST_WHOLE = 2 << 30
 """Bytes of a file that is read as a whole, as its format has to be."""
 _GLANCE = 200
@@ -165,25 +163,29 @@ class FileSource:
         )  # fmt: skip
 
     def _region_image(self, image: RegionImage) -> Item:
-        said = {
-            (start, end)
-            for row in image.rows.values()
+        said = [
+            (number, start, end)
+            for number, row in enumerate(image.rows.values())
             for start, end in (*row.get("sentences", ()), *row.get("phrases", ()))
-        }
+        ]
         faults = [(_code(each), each) for each in image.left_out]
         faults += [("unreadable", image.fault)] if image.fault else []
         of_texts = sum(code in ("span-words", "text-outside") for code, _ in faults)
         of_boxes = sum(code == "box-empty" for code, _ in faults)
         form = FORMATS[self.format]
-        labelled = isinstance(form, RegionFormat) and not form.captions
+        labelled = isinstance(form, RegionFormat) and form.captions is False
         labelled |= not image.caption and any("label" in row for row in image.rows.values())
         return Item(
             where=image.where,
             captions=None if labelled else (image.caption,),
-            spans=tuple(TextSpan(start=start, end=end) for start, end in sorted(said)),
+            spans=tuple(
+                TextSpan(start=start, end=end)
+                for start, end in sorted({(start, end) for _, start, end in said})
+            ),
             boxes=tuple(as_box(box[:4]) for box in image.rows),
+            pairs=tuple((number, image.caption[start:end]) for number, start, end in said),
             shares=image.shares,
-            corners="xywh" if self.format in _XYWH else "xyxy",
+            corners=form.corners if isinstance(form, RegionFormat) else "xyxy",
             stated=image.stated,
             faults=tuple(faults),
             looked_at=(("span-words", of_texts), ("box-empty", of_boxes)),
@@ -266,14 +268,8 @@ def _grouped(rows: Iterator[tuple], path: Path) -> Iterator[tuple[str, list[tupl
 def _of_region(region: dict[str, Any]) -> tuple[XYXY, bool, Literal["xyxy", "xywh", ""]]:
     """Box, whether it is in shares, and its corners as the file has them."""
     key = next(key for key in region if key.startswith("box_"))
-    first, second, third, fourth = map(float, region[key])
-    is_share = key in SHARES
-    if "cxcywh" in key:
-        first, second = first - third / 2, second - fourth / 2
-        return (first, second, first + third, second + fourth), is_share, ""
-    if "xywh" in key:
-        return (first, second, first + third, second + fourth), is_share, "xywh"
-    return (first, second, third, fourth), is_share, "xyxy"
+    corners = "" if "cxcywh" in key else "xywh" if "xywh" in key else "xyxy"
+    return box_corners(key, region[key]), key in SHARES, corners
 
 
 def _is_read_whole(path: Path, form: str) -> bool:

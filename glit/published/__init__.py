@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from glit.errors import InputError
 from glit.published import (
     goal,
+    hub,
     label_exports,
     label_folders,
     long_captions,
@@ -36,8 +38,6 @@ class CaptionFormat:
     """Images with captions."""
 
     read: Reader
-    layouts: tuple[tuple[str, str, str], ...] = ()
-    """For the documentation: what to give, where the images are, and the parts."""
     measured: bool = True
     """True if ``glit eval`` takes it."""
     imported: bool = True
@@ -56,12 +56,12 @@ class RegionFormat:
     """Images with boxes, and a caption each where there are captions."""
 
     read: Callable[[Path, Path | None, str | None], Iterator[RegionImage]]
-    files: str
-    """For the documentation: what to give."""
-    texts: str
-    """For the documentation: what its boxes get."""
-    captions: bool = True
-    """True if an image has a caption; False for boxes with labels."""
+    captions: bool | None = True
+    """True if an image has a caption; False for boxes with labels; None where the file decides."""
+    corners: Literal["xyxy", "xywh"] = "xyxy"
+    """What the file's boxes are: two corners, or a corner and a size."""
+    assumed: bool = False
+    """True if ``corners`` are ``xywh`` by a convention that not every file keeps."""
     page: ClassVar[str] = "docs/regions.md"
 
     def picture_folder(self, annotations: Path, images: Path | None) -> Path:
@@ -74,157 +74,37 @@ def _folder_of(annotations: Path) -> Path:
 
 
 FORMATS: dict[str, CaptionFormat | RegionFormat] = {
-    "docci": CaptionFormat(
-        read=long_captions.docci,
-        layouts=(
-            ("`docci_descriptions.jsonlines`", "`images/` beside it",
-             "`train`, `test`, `qual_dev`, `qual_test`"),
-        ),
-    ),
-    "dci": CaptionFormat(
-        read=long_captions.dci,
-        layouts=(
-            ("the folder `densely_captioned_images`; captions are `extra_caption`", "its `photos/`",
-             "of its `splits.json`: `train`, `valid`, `test`; `all`"),
-        ),
-    ),
-    "dci-full": CaptionFormat(
-        read=long_captions.dci_full,
-        layouts=(
-            ("the same; captions are `short_caption` and `extra_caption`", "its `photos/`",
-             "the same"),
-        ),
-    ),
-    "urban1k": CaptionFormat(
-        read=long_captions.urban1k, layouts=(("the folder `Urban1k`", "its `image/`", "none"),)
-    ),
-    "coco": CaptionFormat(
-        read=short_captions.coco,
-        layouts=(
-            ("`captions_val2017.json` and the like", "the folder that holds the files", "none"),
-            ("Karpathy's `dataset_coco.json`", "the folder that holds `val2014/`",
-             "`train`, `restval`, `val`, `test`"),
-        ),
-    ),
-    "flickr30k": CaptionFormat(
-        read=short_captions.flickr30k,
-        layouts=(
-            ("`results_20130124.token`", "the image folder", "none"),
-            ("Karpathy's `dataset_flickr30k.json`", "the image folder", "`train`, `val`, `test`"),
-        ),
-    ),
-    "sharegpt4v": CaptionFormat(
-        read=long_captions.sharegpt4v,
-        layouts=(
-            ("`share-captioner_coco_lcs_sam_1246k_1107.json`", "the folder its paths start from",
-             "none"),
-        ),
-    ),
-    "iiw": CaptionFormat(
-        read=long_captions.iiw,
-        layouts=(
-            ("the folder `imageinwords/datasets`",
-             "a folder with `docci/`, `docci_aar/` and `dci/`, or with all files",
-             "`DOCCI_Test`, `IIW-400`, `DCI_Test`; all three without it"),
-            ("one `data.jsonl`", "`images/` beside it", "none"),
-        ),
-    ),
-    "goal": CaptionFormat(
-        read=goal.goal,
-        layouts=(
-            ("a list of GOAL's `datasets/`: `DCI_test.json`, …",
-             "a folder that holds the last parts of the paths", "none"),
-        ),
-        images_here=True,
-    ),
-    "goal-joint": CaptionFormat(
-        read=goal.goal_joint,
-        layouts=(
-            ("a joint set of GOAL: `DCI_test_joint_sim_max_11.json`, …", "the same", "none"),
-        ),
-        imported=False,
-        images_here=True,
-    ),
-    "himo-docci": CaptionFormat(
-        read=long_captions.himo_docci,
-        layouts=(("`himo_docci_data.json`", "`images/` beside it", "none"),),
-    ),
+    "docci": CaptionFormat(read=long_captions.docci),
+    "dci": CaptionFormat(read=long_captions.dci),
+    "dci-full": CaptionFormat(read=long_captions.dci_full),
+    "urban1k": CaptionFormat(read=long_captions.urban1k),
+    "coco": CaptionFormat(read=short_captions.coco),
+    "flickr30k": CaptionFormat(read=short_captions.flickr30k),
+    "sharegpt4v": CaptionFormat(read=long_captions.sharegpt4v),
+    "iiw": CaptionFormat(read=long_captions.iiw),
+    "goal": CaptionFormat(read=goal.goal, images_here=True),
+    "goal-joint": CaptionFormat(read=goal.goal_joint, imported=False, images_here=True),
+    "himo-docci": CaptionFormat(read=long_captions.himo_docci),
     "goal-train": CaptionFormat(read=goal.goal_train, measured=False),
     "localized-narratives": CaptionFormat(read=long_captions.localized_narratives, measured=False),
-    "finehard": RegionFormat(
-        read=regions.finehard,
-        files="`jsonfiles/` of FineHARD (FG-CLIP), or a file of it",
-        texts="phrases; sentences if the caption lacks the expression",
-    ),
-    "flickr30k-entities": RegionFormat(
-        read=regions.flickr30k_entities,
-        files="the folder with `Annotations` and `Sentences`",
-        texts="phrases",
-    ),
-    "goal-segments": RegionFormat(
-        read=goal.goal_segments,
-        files="the list of GOAL's trainer: `docci_segment_sim_bbox_del_org.json` and the like",
-        texts="sentences",
-    ),
-    "grit": RegionFormat(
-        read=regions.grit,
-        files="a Parquet file of GRIT (Kosmos-2) as img2dataset leaves it, or a folder",
-        texts="phrases",
-    ),
-    "mdetr": RegionFormat(read=regions.mdetr, files="MDETR's JSON", texts="phrases"),
-    "odvg": RegionFormat(
-        read=regions.odvg,
-        files="ODVG lines of MM-Grounding-DINO, GroundingCap-1M of LLMDet",
-        texts="phrases, or categories",
-    ),
-    "refcoco": RegionFormat(
-        read=regions.refcoco,
-        files="`refs(unc).p` or the like, with `instances.json` beside it; RefCOCO, + and g",
-        texts="sentences",
-    ),
-    "tao": RegionFormat(
-        read=tao.tao, files="`annotations.jsonl` of NVIDIA TAO's 2D grounding", texts="phrases"
-    ),
-    "visual-genome": RegionFormat(
-        read=regions.visual_genome, files="`region_descriptions.json`", texts="sentences"
-    ),
-    "coco-instances": RegionFormat(
-        read=label_exports.coco_instances,
-        files="`instances_val2017.json` of COCO, `lvis_v1_val.json` of LVIS, and the like",
-        texts="categories, masks",
-        captions=False,
-    ),
-    "cvat": RegionFormat(
-        read=label_exports.cvat,
-        files="`annotations.xml` of CVAT for images 1.1",
-        texts="labels, masks",
-        captions=False,
-    ),
-    "label-studio": RegionFormat(
-        read=label_exports.label_studio,
-        files="Label Studio's export as JSON",
-        texts="labels, masks of polygons",
-        captions=False,
-    ),
-    "labelme": RegionFormat(
-        read=label_folders.labelme,
-        files="a folder of LabelMe's JSON files, or one",
-        texts="labels, masks of polygons",
-        captions=False,
-    ),
-    "voc": RegionFormat(
-        read=label_folders.voc,
-        files="Pascal VOC's folder with `Annotations` and `JPEGImages`, or a folder of its XML",
-        texts="labels",
-        captions=False,
-    ),
-    "yolo": RegionFormat(
-        read=label_folders.yolo,
-        files="`data.yaml`, or the folder with `labels` and `images`, or with `classes.txt`",
-        texts="classes",
-        captions=False,
-    ),
-}  # fmt: skip
+    "finehard": RegionFormat(read=regions.finehard),
+    "flickr30k-entities": RegionFormat(read=regions.flickr30k_entities),
+    "goal-segments": RegionFormat(read=goal.goal_segments),
+    "grit": RegionFormat(read=regions.grit),
+    "hf": RegionFormat(read=hub.hub, captions=None, corners="xywh", assumed=True),
+    "hf-xyxy": RegionFormat(read=partial(hub.hub, corners="xyxy"), captions=None),
+    "mdetr": RegionFormat(read=regions.mdetr, corners="xywh"),
+    "odvg": RegionFormat(read=regions.odvg),
+    "refcoco": RegionFormat(read=regions.refcoco, corners="xywh"),
+    "tao": RegionFormat(read=tao.tao),
+    "visual-genome": RegionFormat(read=regions.visual_genome, corners="xywh"),
+    "coco-instances": RegionFormat(read=label_exports.coco_instances, captions=False),
+    "cvat": RegionFormat(read=label_exports.cvat, captions=False),
+    "label-studio": RegionFormat(read=label_exports.label_studio, captions=False),
+    "labelme": RegionFormat(read=label_folders.labelme, captions=False),
+    "voc": RegionFormat(read=label_folders.voc, captions=False),
+    "yolo": RegionFormat(read=label_folders.yolo, captions=False),
+}
 """By the name that ``--format`` takes."""
 
 

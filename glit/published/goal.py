@@ -11,14 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from glit.published.files import (
-    IMAGE_SUFFIXES,
-    AnnotatedImage,
-    Segment,
-    annotated,
-    json_array,
-    no_parts,
-)
+from glit.data.json_files import json_array
+from glit.published.files import IMAGE_SUFFIXES, AnnotatedImage, Segment, annotated, no_parts, whole
 from glit.published.region_image import RegionImage
 from glit.text.spans import find_phrase
 
@@ -73,26 +67,22 @@ def goal_joint(
         )
 
 
-def goal_train(
-    annotations: Path, images: Path | None, split: str | None
-) -> Iterator[AnnotatedImage]:
+@whole
+def goal_train(annotations: Path, folder: Path) -> Iterator[AnnotatedImage]:
     """Read the lists of GOAL's trainer, as ``glit export --to goal`` writes them, without segments.
 
     Its lists of segments (``docci_segment_sim_bbox_del_org.json``) have ``original_filename`` and
     ``original_caption``; those of whole images (``DCI_train_del_org.json``) have ``filename`` and
     ``caption``, as its test sets do.
     """
-    no_parts(split)
-    folder = images or annotations.parent
     for entry in json_array(annotations):
         prefix = "original_" if "original_filename" in entry else ""
         place = published_place(entry[f"{prefix}filename"], folder)
         yield annotated(place, [entry[f"{prefix}caption"]])
 
 
-def goal_segments(
-    annotations: Path, images: Path | None, split: str | None
-) -> Iterator[RegionImage]:
+@whole
+def goal_segments(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     """The list of GOAL's trainer with its segments (``docci_segment_sim_bbox_del_org.json``), or
     ``glit export --to goal``: each segment is a box, its caption the sentence of it.
 
@@ -100,8 +90,6 @@ def goal_segments(
     exclusive, as ``LISM/make_bbox.py`` writes them; their ``width`` and ``height`` are those of the
     crop there, and are not read.
     """
-    no_parts(split)
-    folder = images or annotations.parent
     for number, entry in enumerate(json_array(annotations), start=1):
         image = RegionImage(path=folder, where=f"entry {number}", shares=False)
         with image.whole():

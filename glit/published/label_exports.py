@@ -11,12 +11,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 
-from glit.data.frames import checked_size, stated_size
+from glit.data.frames import checked_size, stated_size, xywh_corners
+from glit.data.json_files import json_array, load_json
 from glit.data.rle import Runs, decode_rle, encode_rle, read_rle
 from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of
-from glit.published.files import json_array, licence_names, load_json, no_parts, stated_origin
+from glit.published.files import licence_names, stated_origin, whole
 from glit.published.goal import published_place
-from glit.published.region_image import RegionImage, as_number
+from glit.published.region_image import RegionImage, as_number, outline
 from glit.published.xml_files import xml_entries
 
 _UPLOADED = re.compile(r"^[0-9a-f]{8}-(?=.)")
@@ -35,18 +36,16 @@ def coco_file_name(image: dict[str, Any]) -> str:
     return "/".join(urlsplit(image["coco_url"]).path.split("/")[-2:])
 
 
-def coco_instances(
-    annotations: Path, images: Path | None, split: str | None
-) -> Iterator[RegionImage]:
+@whole
+def coco_instances(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     """``instances_val2017.json`` of COCO (cocodataset.org, format of data) or ``lvis_v1_val.json``:
     boxes with their category, and polygons or run lengths as masks. Crowds are left out."""
-    no_parts(split)
     values = load_json(annotations)
     labels = {each["id"]: str(each["name"]) for each in values["categories"]}
     boxes: dict[Any, list[tuple[int, dict[str, Any]]]] = {}
     for number, each in enumerate(values["annotations"], start=1):
         boxes.setdefault(_id(each, "image_id"), []).append((number, each))
-    folder, licences = images or annotations.parent, licence_names(values)
+    licences = licence_names(values)
     for number, entry in enumerate(values["images"], start=1):
         image = RegionImage(path=folder, where=f"images, entry {number}", shares=False)
         with image.whole():
@@ -71,29 +70,28 @@ def _id(entry: Any, key: str) -> int | str | None:
 def _add_instance(image: RegionImage, each: dict[str, Any], labels: dict[Any, str]) -> None:
     if each.get("iscrowd"):
         raise ValueError("a crowd, whose box is of no single thing")
-    x, y, width, height = map(as_number, each["bbox"])
+    box = xywh_corners([as_number(edge) for edge in each["bbox"]])
     if each["category_id"] not in labels:
         raise ValueError(f"no category has the id {each['category_id']!r:.40}")
     image.add(
-        (x, y, x + width, y + height),
+        box,
         label=labels[each["category_id"]],
         score=each.get("score"),
         segmentation=each.get("segmentation") if image.stated else None,
     )
 
 
-def cvat(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
+@whole
+def cvat(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     """CVAT for images 1.1 (docs.cvat.ai, CVAT format): ``annotations.xml``, pixels from the edge.
 
     Polygons and masks get a mask. Turned boxes are left out, and what has no box: lines, points.
     """
-    no_parts(split)
-    base = images or annotations.parent
     number = 0
     for number, entry in enumerate(xml_entries(annotations, "image"), start=1):
-        image = RegionImage(path=base, where=f"image {number}", shares=False)
+        image = RegionImage(path=folder, where=f"image {number}", shares=False)
         with image.whole():
-            image.path = published_place(f"images/{entry.attrib['name']}", base)
+            image.path = published_place(f"images/{entry.attrib['name']}", folder)
             image.stated = (int(entry.attrib["width"]), int(entry.attrib["height"]))
             for at, shape in enumerate(entry, start=1):
                 if shape.tag != "tag":
@@ -115,9 +113,8 @@ def _add_cvat(image: RegionImage, shape: ET.Element) -> None:
         x, y, across, down = (as_number(of[key]) for key in ("cx", "cy", "rx", "ry"))
         box = (x - across, y - down, x + across, y + down)
     elif shape.tag == "polygon":
-        points = [as_number(e) for point in of["points"].split(";") for e in point.split(",")]
-        box = (min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2]))
-        segmentation = [points]
+        edges = [as_number(e) for point in of["points"].split(";") for e in point.split(",")]
+        box, segmentation = outline(list(zip(edges[::2], edges[1::2], strict=True)))
     elif shape.tag == "mask":
         x, y, across, down = (int(of[key]) for key in ("left", "top", "width", "height"))
         box = (x, y, x + across, y + down)
@@ -142,13 +139,10 @@ def _cvat_mask(
     return {"size": [height, width], "counts": encode_rle(whole)}
 
 
-def label_studio(
-    annotations: Path, images: Path | None, split: str | None
-) -> Iterator[RegionImage]:
+@whole
+def label_studio(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     """Label Studio's export JSON (labelstud.io/guide/export): rectangles and polygons in percent of
     the picture, of the one annotation that a task has, or of the one that is its ground truth."""
-    no_parts(split)
-    folder = images or annotations.parent
     for number, task in enumerate(json_array(annotations), start=1):
         image = RegionImage(path=folder, where=f"task {number}", shares=False)
         with image.whole():
@@ -199,12 +193,9 @@ def _add_result(image: RegionImage, result: dict[str, Any]) -> None:
     width, height = checked_size(image.stated or ())
     segmentation = None
     if "points" in value:
-        points = [
-            (as_number(x) * width / 100, as_number(y) * height / 100) for x, y in value["points"]
-        ]
-        across, down = [x for x, _ in points], [y for _, y in points]
-        box = (min(across), min(down), max(across), max(down))
-        segmentation = [[edge for point in points for edge in point]]
+        box, segmentation = outline(
+            [(as_number(x) * width / 100, as_number(y) * height / 100) for x, y in value["points"]]
+        )
     else:
         x, y, w, h = (as_number(value[key]) for key in ("x", "y", "width", "height"))
         box = (x * width / 100, y * height / 100, (x + w) * width / 100, (y + h) * height / 100)

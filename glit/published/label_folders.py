@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
+from glit.data.json_files import load_json, read_text
 from glit.errors import InputError
 from glit.images.formats import suffix_of
-from glit.published.files import ALL, chosen_parts, load_json, no_parts, read_text
+from glit.published.files import ALL, chosen_parts, no_parts
 from glit.published.goal import published_place
 from glit.published.picture_folder import PictureFolder, files_below
-from glit.published.region_image import RegionImage, as_number
+from glit.published.region_image import RegionImage, as_number, outline
 from glit.published.xml_files import element_text, xml_root
 
 _MOST_BYTES = 1 << 24
@@ -74,8 +75,7 @@ def _add_yolo(image: RegionImage, fields: list[str], names: Sequence[str], *, po
         x, y, width, height = shares
         box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
     else:
-        across, down = shares[::2], shares[1::2]
-        box = (min(across), min(down), max(across), max(down))
+        box, _ = outline(list(zip(shares[::2], shares[1::2], strict=True)))
     image.add(box, label=names[int(number)], score=score)
 
 
@@ -208,12 +208,10 @@ def labelme(annotations: Path, images: Path | None, split: str | None) -> Iterat
 def _add_shape(image: RegionImage, shape: dict[str, Any]) -> None:
     kind = shape.get("shape_type") or "polygon"
     points = [(as_number(x), as_number(y)) for x, y in shape["points"]]
-    across, down = [x for x, _ in points], [y for _, y in points]
-    box = (min(across), min(down), max(across), max(down))
-    segmentation = None
-    if kind == "polygon" and image.stated:
-        segmentation = [[edge for point in points for edge in point]]
-    elif kind == "circle":
+    box, segmentation = outline(points)
+    if kind != "polygon" or not image.stated:
+        segmentation = None
+    if kind == "circle":
         (x, y), (x1, y1) = points
         radius = ((x1 - x) ** 2 + (y1 - y) ** 2) ** 0.5
         box = (x - radius, y - radius, x + radius, y + radius)

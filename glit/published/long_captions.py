@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from glit.data.captions import SHORT
+from glit.data.json_files import json_array, json_lines, load_json
 from glit.published.files import (
     AnnotatedImage,
     annotated,
     chosen_parts,
-    json_array,
-    json_lines,
-    load_json,
     no_parts,
+    whole,
     with_suffix,
 )
 
@@ -71,12 +70,9 @@ def urban1k(annotations: Path, images: Path | None, split: str | None) -> Iterat
         yield annotated(with_suffix(folder / file.stem), [file.read_text(encoding="utf-8")])
 
 
-def sharegpt4v(
-    annotations: Path, images: Path | None, split: str | None
-) -> Iterator[AnnotatedImage]:
+@whole
+def sharegpt4v(annotations: Path, folder: Path) -> Iterator[AnnotatedImage]:
     """``share-captioner_coco_lcs_sam_1246k_1107.json``: the answer of each conversation."""
-    no_parts(split)
-    folder = images or annotations.parent
     for entry in json_array(annotations):
         answers = [turn["value"] for turn in entry["conversations"] if turn["from"] == "gpt"]
         yield annotated(folder / entry["image"], answers[:1])
@@ -122,15 +118,12 @@ def _iiw_lines(annotations: Path, folders: Sequence[Path]) -> Iterator[Annotated
         yield annotated(path, [line["IIW"] if "IIW" in line else line["IIW-P5B"]])
 
 
-def localized_narratives(
-    annotations: Path, images: Path | None, split: str | None
-) -> Iterator[AnnotatedImage]:
+@whole
+def localized_narratives(annotations: Path, folder: Path) -> Iterator[AnnotatedImage]:
     """``open_images_test_captions.jsonl`` and the like: the written form of what was said.
 
     COCO's pictures are called by twelve digits, the others by their id.
     """
-    no_parts(split)
-    folder = images or annotations.parent
     captions: dict[Path, list[str]] = {}
     for line in json_lines(annotations):
         name = line["image_id"]

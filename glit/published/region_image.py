@@ -51,6 +51,8 @@ class RegionImage:
     """As the file states it; empty if it does not."""
     address: str = ""
     """Where the file says that the picture is published; empty if it does not."""
+    picture: Callable[[], bytes] | None = None
+    """Reads the encoded picture, if the annotations hold it; ``path`` is then its place there."""
 
     def say(self, text: str) -> Callable[[int, int], Span]:
         """Add a text to the caption; returns what makes its spans those of the caption.
@@ -149,6 +151,17 @@ def told(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
+def outline(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...], list[list[float]]]:
+    """The box around points, and the polygon of them as COCO has it.
+
+    >>> outline([(1, 2), (5, 2), (5, 9)])
+    ((1, 2, 5, 9), [[1, 2, 5, 2, 5, 9]])
+    """
+    across, down = zip(*points, strict=True)
+    box = (min(across), min(down), max(across), max(down))
+    return box, [[edge for point in points for edge in point]]
+
+
 def as_number(value: Any) -> float:
     """A finite number.
 
@@ -170,7 +183,10 @@ def frame_of(image: RegionImage) -> tuple[Frame | None, str]:
     if image.shares and image.stated is None:
         return None, ""
     try:
-        return file_frame(image.path, image.stated), ""
+        encoded = image.picture() if image.picture else image.path
+        return file_frame(encoded, image.stated), ""
+    except OSError:
+        return None, ""
     except ValueError as error:
         return None, str(error)
 

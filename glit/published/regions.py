@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from glit.data.bounded_parquet import BoundedParquet
-from glit.data.frames import stated_size
+from glit.data.frames import stated_size, xywh_corners
+from glit.data.json_files import json_array, json_lines, load_json
 from glit.published.files import (
     chosen_parts,
-    json_array,
-    json_lines,
     licence_names,
-    load_json,
     no_parts,
     plain_pickle,
     stated_origin,
+    whole,
 )
 from glit.published.region_image import RegionImage
 from glit.published.xml_files import element_text, xml_root
@@ -31,7 +30,8 @@ _CHAIN = re.compile(r"\[/EN#(\d+)/\S+ ([^\]]*)\]")
 """A phrase of Flickr30k Entities: ``[/EN#283585/people Two young guys]``."""
 
 
-def finehard(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
+@whole
+def finehard(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     """FineHARD (FG-CLIP, arXiv 2505.05071): a file of ``jsonfiles/``, or that folder.
 
     Fields as FG-CLIP's trainer reads them (github.com/360CVGroup/FG-CLIP, train_fgclip2.py):
@@ -40,9 +40,7 @@ def finehard(annotations: Path, images: Path | None, split: str | None) -> Itera
     box; where neither does, the long one follows the caption. Short captions and hard negatives
     are left.
     """
-    no_parts(split)
     files = sorted(annotations.glob("*.json")) if annotations.is_dir() else [annotations]
-    folder = images or annotations.parent
     entries = ((file, each) for file in files for each in enumerate(json_array(file), start=1))
     for file, (number, entry) in entries:
         image = RegionImage(
@@ -84,18 +82,7 @@ def grit(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     folder = images or (annotations if annotations.is_dir() else annotations.parent)
     for file in files:
         with BoundedParquet(file) as table:
-            sizes = (*_GRIT_SIZE, "width", "height")
-            names = {
-                "key",
-                "file_name",
-                "caption",
-                "noun_chunks",
-                "ref_exps",
-                *sizes,
-                "url",
-                "license",
-            }
-            columns = [name for name in table.schema_arrow.names if name in names]
+            columns = [name for name in table.schema_arrow.names if name in _GRIT_COLUMNS]
             number = 0
             for batch in table.iter_batches(4096, columns=columns):
                 for row in batch.to_pylist():
@@ -103,6 +90,8 @@ def grit(annotations: Path, images: Path | None, split: str | None) -> Iterator[
                     yield _grit_row(row, folder, f"{file.name}, row {number}")
 
 
+_GRIT_COLUMNS = {"key", "file_name", "caption", "noun_chunks", "ref_exps", "url", "license",
+                 "original_width", "original_height", "width", "height"}  # fmt: skip
 _GRIT_SIZE = ("original_width", "original_height")
 """Keys for the size of the fetched picture, which img2dataset may have cut to another shape since.
 """
@@ -121,10 +110,12 @@ def _grit_row(row: dict[str, Any], folder: Path, where: str) -> RegionImage:
 
 
 def odvg(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
-    """ODVG of MM-Grounding-DINO, GroundingCap-1M of LLMDet, or ``glit export --to odvg``.
+    """ODVG of MM-Grounding-DINO and of NVIDIA TAO's trainer, GroundingCap-1M of LLMDet, or ``glit
+    export --to odvg``.
 
-    Fields as their loaders read them (mmdet/datasets/odvg.py of open-mmlab/mmdetection and
-    iSEE-Laboratory/LLMDet): ``filename``, ``grounding`` with ``caption`` and ``regions`` of
+    Fields as their loaders read them (mmdet/datasets/odvg.py of open-mmlab/mmdetection,
+    iSEE-Laboratory/LLMDet, dataloader/odvg.py of NVIDIA/tao_pytorch_backend): ``filename``, of TAO
+    ``file_name``, ``grounding`` with ``caption`` and ``regions`` of
     ``bbox`` (one or several, xyxy pixels), ``phrase`` and ``tokens_positive``; or ``detection``
     with ``instances`` of ``bbox`` and ``category``. GroundingCap's long caption, the second of
     ``conversations``, follows the short one.
@@ -134,7 +125,7 @@ def odvg(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     folder = images or (beside if beside.is_dir() else annotations.parent)
     for number, line in enumerate(json_lines(annotations), start=1):
         image = RegionImage(
-            path=folder / line["filename"],
+            path=folder / (line.get("filename") or line["file_name"]),
             where=f"line {number}",
             shares=False,
             stated=stated_size(line),
@@ -212,7 +203,7 @@ def mdetr(annotations: Path, images: Path | None, split: str | None) -> Iterator
         for each in boxes.get(entry["id"], ()):
             with image.region():
                 spans = [span(first, last) for first, last in each["tokens_positive"]]
-                image.add(_xyxy(each["bbox"]), key="phrases", spans=spans)
+                image.add(xywh_corners(each["bbox"]), key="phrases", spans=spans)
     yield from found.values()
 
 
@@ -282,23 +273,19 @@ def refcoco(annotations: Path, images: Path | None, split: str | None) -> Iterat
         image = found.setdefault(
             entry["id"],
             RegionImage(
-                path=path,
-                where=f"image {entry['id']}",
-                shares=False,
-                stated=stated_size(entry),
+                path=path, where=f"image {entry['id']}", shares=False, stated=stated_size(entry)
             ),
         )
         with image.region():
             said = [each["sent"] for each in ref["sentences"]]
             spans = [image.say_all(text) for text in said if text.strip()]
             label = labels.get(box["category_id"], "")
-            image.add(_xyxy(box["bbox"]), key="sentences", label=label, spans=spans)
+            image.add(xywh_corners(box["bbox"]), key="sentences", label=label, spans=spans)
     yield from found.values()
 
 
-def visual_genome(
-    annotations: Path, images: Path | None, split: str | None
-) -> Iterator[RegionImage]:
+@whole
+def visual_genome(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     """Visual Genome's ``region_descriptions.json``: ``x``, ``y``, ``width``, ``height`` in pixels
     and ``phrase`` of every region (its data readme), ``id`` or ``image_id`` of the image, which
     lies in the folder, or in ``VG_100K`` or ``VG_100K_2`` below it. The sizes of the pictures are
@@ -307,8 +294,6 @@ def visual_genome(
     The descriptions of an image follow one another as its caption; each is the sentence of its
     region.
     """
-    no_parts(split)
-    folder = images or annotations.parent
     sizes = _genome_sizes(annotations.parent / "image_data.json")
     for number, entry in enumerate(json_array(annotations), start=1):
         key = entry.get("image_id", entry.get("id"))
@@ -319,7 +304,7 @@ def visual_genome(
         for each in entry["regions"]:
             if each["phrase"].strip():
                 with image.region():
-                    box = _xyxy([each[name] for name in ("x", "y", "width", "height")])
+                    box = xywh_corners([each[name] for name in ("x", "y", "width", "height")])
                     image.add(box, key="sentences", spans=[image.say_all(each["phrase"])])
         yield image
 
@@ -330,8 +315,3 @@ def _genome_sizes(file: Path) -> dict[Any, tuple[Any, Any]]:
         return {}
     entries = json_array(file)
     return {e.get("image_id", e.get("id")): (e["width"], e["height"]) for e in entries}
-
-
-def _xyxy(box: Sequence[float]) -> list[float]:
-    x, y, width, height = box
-    return [x, y, x + width, y + height]

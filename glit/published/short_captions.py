@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from glit.data.json_files import load_json
 from glit.published.files import (
     AnnotatedImage,
     annotated,
     chosen_parts,
     licence_names,
-    load_json,
     no_parts,
     stated_origin,
 )

@@ -11,9 +11,9 @@ from glit.data.frames import CHANGES, XYXY, Frame, fit_frame, stated_size
 from glit.images import ImageError, picture_frame
 
 
-def file_frame(path: Path, stated: tuple[Any, Any] | None) -> Frame | None:
-    """Return how boxes in a picture of the stated size, or of its own, move to an image file; None
-    for a file that cannot be read, which others report.
+def file_frame(path: Path | bytes, stated: tuple[Any, Any] | None) -> Frame | None:
+    """Return how boxes in a picture of the stated size, or of its own, move to an image file, or
+    to an encoded picture; None for one that cannot be read, which others report.
 
     Raises:
         ValueError: the stated picture has another shape.

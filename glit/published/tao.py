@@ -1,4 +1,4 @@
-"""Read captions with grounded expressions, as NVIDIA TAO's auto-label service writes them."""
+"""Read captions with boxes of NVIDIA TAO, of its auto-label service and of its trainer."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from glit.data.frames import stated_size
-from glit.published.files import json_lines, no_parts
+from glit.data.json_files import json_lines
+from glit.published.files import no_parts
 from glit.published.goal import published_place
 from glit.published.region_image import RegionImage
-from glit.published.regions import phrase_places
+from glit.published.regions import odvg, phrase_places
 
 
 def tao(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
-    """``annotations.jsonl`` of TAO's 2D grounding (docs.nvidia.com/tao, auto-label).
+    """``annotations.jsonl`` of TAO's 2D grounding (docs.nvidia.com/tao, auto-label), or the ODVG
+    that TAO trains on.
 
-    A line has ``image_path``, ``width``, ``height``, ``cleaned_caption`` (else ``caption``) and
-    ``expressions``: ``text``, ``char_span`` of the caption, and ``instances`` of ``bbox`` (xyxy
-    pixels) and ``score`` or ``bbox_score``. An expression without ``char_span`` is looked for in
-    the caption. What TAO trains on is ODVG, which ``odvg`` reads.
+    A line of the former has ``image_path``, ``width``, ``height``, ``cleaned_caption`` (else
+    ``caption``) and ``expressions``: ``text``, ``char_span`` of the caption, and ``instances`` of
+    ``bbox`` (xyxy pixels) and ``score`` or ``bbox_score``. An expression without ``char_span`` is
+    looked for in the caption.
     """
     no_parts(split)
+    if "image_path" not in next(json_lines(annotations), {"image_path": ""}):
+        yield from odvg(annotations, images, split)
+        return
     folder = images or annotations.parent
     for number, line in enumerate(json_lines(annotations), start=1):
         image = RegionImage(path=folder, where=f"line {number}", shares=False)

@@ -53,8 +53,8 @@ def write_audit_page(output: Path, report: AuditReport) -> None:
         "findings": findings, "clean": report.clean, "skipped": report.skipped,
         "licences": report.licences,
         "estimates": [
-            {"of": e.of, "method": e.method, "share": e.share, "at_least": e.at_least,
-             "at_most": e.at_most} for e in report.estimates
+            {"of": e.of, "claim": e.claim, "method": e.method, "share": e.share,
+             "at_least": e.at_least, "at_most": e.at_most} for e in report.estimates
         ],
         "glit": __version__,
     }  # fmt: skip

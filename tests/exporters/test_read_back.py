@@ -80,10 +80,11 @@ def read_mdetr(folder):
 
 
 def read_odvg(folder):
-    """As MM-Grounding-DINO's dataset class does: a JSON object a line."""
+    """As MM-Grounding-DINO's dataset class does, and TAO's, which takes ``file_name``."""
     pairs = {}
     for line in (folder / "annotations.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
+        assert row["file_name"] == row["filename"]
         assert size_of(folder / "images" / row["filename"]) == (row["width"], row["height"])
         grounding = row["grounding"]
         for region in grounding["regions"]:

@@ -41,6 +41,7 @@ def test_scenes_and_photographs_have_no_fault(built, built_by_mini, scenes, tmp_
     sound = (built, built_by_mini, tmp_path / "sample" / "dataset", tmp_path / "sample" / "images",
              scenes / "captions.jsonl")  # fmt: skip
     assert [codes(each) for each in sound] == [{}] * len(sound)
+    assert api.audit(sound[2], model="mini-matcher").estimates == ()  # it knows no photographs
 
 
 def spans(rows):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from contextlib import closing
 
 from glit.inspection.repeats import LEAST_SHARED, Repeats, _runs
 
@@ -31,7 +32,7 @@ def test_near_repeats_are_those_of_every_pair():
     exact = {n for n, text in enumerate(texts) if texts.count(text) > 1}
     due = {str(n) for pair, value in shared.items() if value >= LEAST_SHARED for n in pair
            if not {*pair} & exact}  # fmt: skip
-    with Repeats() as repeats:
+    with closing(Repeats()) as repeats:
         for number, text in enumerate(texts):
             repeats.add(str(number), (text,))
         found = {name for name, _ in repeats.near()}
@@ -41,7 +42,7 @@ def test_near_repeats_are_those_of_every_pair():
 
 
 def test_short_captions_are_not_near_and_case_counts():
-    with Repeats() as repeats:
+    with closing(Repeats()) as repeats:
         for name, text in (("a", "A red cup."), ("b", "A red cup!"), ("c", "A  red\ncup.")):
             repeats.add(name, (text, "", "x \ud800"))
         assert [*repeats.near()] == []
@@ -49,7 +50,7 @@ def test_short_captions_are_not_near_and_case_counts():
 
 
 def test_clashes_are_of_other_names_alone():
-    with Repeats() as repeats:
+    with closing(Repeats()) as repeats:
         for name in ("a.jpg", "A.jpg", "b.jpg", "b.jpg", "caf\u00e9.jpg", "cafe\u0301.jpg"):
             repeats.add(name, ())
         assert {*repeats.clashes()} == {

@@ -11,8 +11,9 @@ from annotations import conversations, found, touch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glit.data import json_files as files
 from glit.errors import InputError
-from glit.published import files, read_annotations
+from glit.published import read_annotations
 
 
 def test_a_long_array_is_read_no_further_than_asked(tmp_path: Path, monkeypatch) -> None:

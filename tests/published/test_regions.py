@@ -104,7 +104,7 @@ def test_odvg_and_grounding_cap(tmp_path, images):
         "conversations": [{"from": "human", "value": "?"}, {"from": "gpt", "value": CAPTION}],
     }  # fmt: skip
     second = {
-        "filename": "2.jpg", "height": 40, "width": 48,
+        "file_name": "2.jpg", "height": 40, "width": 48,
         "detection": {"instances": [{"bbox": [1, 2, 9, 9], "label": 3, "category": "dog"}]},
         "conversations": [{"value": "?"}, {"value": CAPTION}],
     }  # fmt: skip
@@ -238,12 +238,14 @@ def grounded(scenes, tmp_path_factory) -> Dataset:
     return Dataset(str(folder))
 
 
-@pytest.mark.parametrize("to", ["mdetr", "grit", "odvg"])
-def test_what_is_exported_comes_back_the_same(grounded, tmp_path, to):
+@pytest.mark.parametrize(
+    ("to", "form"), [("mdetr", "mdetr"), ("grit", "grit"), ("odvg", "odvg"), ("odvg", "tao")]
+)
+def test_what_is_exported_comes_back_the_same(grounded, tmp_path, to, form):
     glit.export(grounded.path, to=to, output=tmp_path / to)
     names = {"mdetr": "annotations.json", "grit": "grit-00000.parquet", "odvg": "annotations.jsonl"}
     source, output = tmp_path / to / names[to], tmp_path / "out.jsonl"
-    import_captions(to, source, output, images=None)
+    import_captions(form, source, output, images=None)
     run_build(
         tmp_path / to / "images", tmp_path / "back", recipe="provided", captions=output,
         regions=regions_file(output), overrides=["ground.enabled=true"],

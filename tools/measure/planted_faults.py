@@ -1,10 +1,11 @@
 """Plant faults of each kind in files of each format, and count how many of them an audit finds.
 
-python -m tools.measure.planted_faults DATASET [KIND or PLANTED ...]
+python -m tools.measure.planted_faults DATASET [KIND or PLANTED or pairs ...]
 
 DATASET is a clean one with regions, such as of ``glit scenes``. Printed are, by kind and format, at
 rates of 1 % and 10 % of the images: recall, the share of planted images that are found; precision,
-the share of found images that were planted; and images that are claimed to have other faults.
+the share of found images that were planted; and images that are claimed to have other faults. A
+second table (``pairs``) has what is said of wrong pairs.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from glit import open_dataset
-from glit.curate.references import Wanted, open_list
+from glit.clip import open_embedder
 from glit.dataset.reader import Dataset
-from glit.inspection.findings import Tally
+from glit.inspection.findings import AuditReport, Estimate, Tally
 from glit.inspection.inspect import inspect
 from glit.inspection.sources import open_source
 from glit.runtime.progress import null_progress
@@ -37,6 +38,7 @@ from tools.measure.caption_checks import FOREIGN
 from tools.measure.console import ended, say
 
 RATES = (0.01, 0.1)
+MATCHER = "mini-matcher"
 FORMATS = ("glit", "captions", "coco", "regions", "mdetr", "odvg", "grit", "finehard",
            "visual-genome", "images")  # fmt: skip
 _WITH_TEXTS = ("glit", "captions", "coco", "mdetr", "odvg", "grit", "finehard", "images")
@@ -189,6 +191,18 @@ def plant_near(entry: Entry, rng: random.Random, others: list[Entry]) -> None:
     entry.caption, entry.phrases = " ".join(words), []
 
 
+def plant_swap(entry: Entry, rng: random.Random, others: list[Entry]) -> None:
+    other = others.pop(rng.randrange(len(others)))
+    entry.caption, other.caption = other.caption, entry.caption
+    entry.phrases = other.phrases = []
+
+
+def plant_other_boxes(entry: Entry, rng: random.Random, others: list[Entry]) -> None:
+    """Boxes of another image, so that every pair is wrong."""
+    other = rng.choice(others)
+    entry.boxes = [list(rng.choice(other.boxes)) for _ in entry.boxes]
+
+
 def plant_outer_name(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
     entry.name = rng.choice(["../{}", "/etc/{}", "a\u0007{}"]).format(entry.name)
 
@@ -251,6 +265,7 @@ PLANTS: tuple[tuple[str, str, Plant, tuple[str, ...]], ...] = (
     ("caption-language", "other language", plant_language, _WITH_TEXTS),
     ("caption-repeated", "another's caption", plant_repeat, _WITH_TEXTS),
     ("caption-near", "another's, one word changed", plant_near, _WITH_TEXTS),
+    ("caption-of-another", "captions of two images swapped", plant_swap, _WITH_TEXTS),
     ("caption-near", "another's, every 20th word changed", plant_near_by_twentieths, _SOME),
     ("span-words", "3 letters cut off", plant_cut_word, ("glit", "odvg")),
     ("box-outside", "one box 2 % over the edge", plant_slightly_outside, _SOME),
@@ -457,18 +472,18 @@ WRITERS: dict[str, Callable[[list[Entry], Path], Path]] = {
 }  # fmt: skip
 
 
-def found_in(what: Path, images: Path | None, test_set: Path | None = None) -> dict[str, set[str]]:
-    """Names of the images at fault, by kind."""
+def found_in(
+    what: Path, images: Path | None, *, model: bool = False
+) -> tuple[dict[str, set[str]], AuditReport]:
+    """Names of the images at fault, by kind, and the report."""
     found: dict[str, set[str]] = defaultdict(set)
     source = open_source(str(what), form=None, images=str(images or ""), split=None)
-    listed = None
-    if test_set is not None:
-        listed = open_list(Wanted(images=str(test_set)), null_progress())
-    inspect(
-        source, null_progress(), images=str(images or ""), test_set=listed,
+    opened = open_embedder(MATCHER, needed_for="the tool") if model else None
+    report = inspect(
+        source, null_progress(), images=str(images or ""), model=opened,
         tally=Tally(listener=lambda code, name: found[code].add(name)),
     )  # fmt: skip
-    return found
+    return found, report
 
 
 def measured(
@@ -478,14 +493,15 @@ def measured(
     clean = entries_of_cached(dataset)
     rng = random.Random(f"{form} {code} {rate}")
     entries = copy.deepcopy(clean)
-    chosen = rng.sample(range(len(entries)), max(1, round(rate * len(entries))))
+    planted = rate * len(entries) / (2 if code == "caption-of-another" else 1)
+    chosen = rng.sample(range(len(entries)), max(1, round(planted)))
     names: set[str] = set()
-    others = [each for number, each in enumerate(clean) if number not in chosen]
+    others = [each for number, each in enumerate(entries) if number not in chosen]
     left = list(others)
     for number in chosen:
         plant(entries[number], rng, left)
         names.add(entries[number].name)
-    if code in ("caption-repeated", "caption-near"):
+    if code in ("caption-repeated", "caption-near", "caption-of-another"):
         names |= {each.name for each in others if each not in left}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -498,7 +514,7 @@ def measured(
             write_pictures(entries, folder / "images")
             what = WRITERS[form](entries, folder)
             images = None if form == "images" else folder / "images"
-        found = found_in(what, images)
+        found, _ = found_in(what, images, model=code == "caption-of-another")
     names = {_plain(name) for name in names}
     here = {_plain(name) for name in found.pop(code, set())}
     effects = _EFFECTS.get(code, ())
@@ -520,8 +536,22 @@ def _plain(name: str) -> str:
     return PurePosixPath(name).stem
 
 
+def estimated(dataset: Dataset, rate: float) -> Estimate:
+    """What an audit says of the pairs, if those of such a share of the images are wrong."""
+    rng, entries = random.Random(f"pairs {rate}"), copy.deepcopy(entries_of_cached(dataset))
+    others = copy.deepcopy(entries)
+    for number in rng.sample(range(len(entries)), round(rate * len(entries))):
+        plant_other_boxes(entries[number], rng, others)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        (folder / "images").mkdir()
+        write_pictures(entries, folder / "images")
+        _, report = found_in(write_odvg(entries, folder), folder / "images", model=True)
+    return report.estimates[0]
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     if len(sys.argv) < 2:
         say("usage: python -m tools.measure.planted_faults DATASET [KIND or PLANTED ...]")
         sys.exit(2)
@@ -538,6 +568,15 @@ def main() -> None:
                     f"| {code} | {how} | {form} | {rate:.0%} | {planted} | {found} | "
                     f"{right / planted:.0%} | {precision} | {other} |", flush=True,
                 )  # fmt: skip
+    if wanted and "pairs" not in wanted:
+        return
+    print("| wrong pairs planted | below the middle | interval | pairs |\n|---:|---:|---:|---:|")
+    for rate in (0.0, *RATES, 0.3):
+        found = estimated(dataset, rate)
+        print(
+            f"| {rate:.0%} | {found.share:.1%} | {found.at_least:.1%} to {found.at_most:.1%} | "
+            f"{found.items} |", flush=True,
+        )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from glit.data.geometry import iou
+from glit.data.json_files import load_json
 from glit.errors import InputError
 from glit.evaluation.encode import Box
 from glit.evaluation.questions import ImagePart, Question
 from glit.evaluation.readers.questions import xyxy
-from glit.published.files import check_place, chosen_parts, load_json, plain_pickle
+from glit.published.files import check_place, chosen_parts, plain_pickle
 from glit.published.label_exports import coco_file_name
 from glit.published.stated_sizes import StatedSizes
 

@@ -13,9 +13,11 @@ from collections.abc import Callable, Generator
 from itertools import islice
 from pathlib import Path
 
+from glit.data.frames import xywh_corners
+from glit.data.json_files import json_lines, load_json
 from glit.errors import InputError
 from glit.evaluation.questions import Question
-from glit.published.files import check_place, json_lines, load_json, with_suffix
+from glit.published.files import check_place, with_suffix
 from glit.published.stated_sizes import StatedSizes
 
 Reader = Callable[[Path, Path], Generator[Question]]
@@ -172,7 +174,7 @@ def xyxy(box_xywh: list[float]) -> tuple[float, float, float, float]:
     x, y, width, height = (float(value) for value in box_xywh)
     if not (0 < width < float("inf") and 0 < height < float("inf") and abs(x) + abs(y) < 1e9):
         raise ValueError(f"box {box_xywh} is empty or not finite")
-    return x, y, x + width, y + height
+    return xywh_corners((x, y, width, height))
 
 
 def _of_two(path: Path, right: str, wrong: str, kind: str) -> Question:

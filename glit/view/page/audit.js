@@ -34,7 +34,7 @@ document.getElementById('main').append(
       ? `${counted(data.images, 'images')}, format ${data.format}: ${counted(errors, 'errors')} and ${counted(data.findings.length - errors, 'warnings')}, worst first.`
       : `${counted(data.images, 'images')}, format ${data.format}: no fault was found.`),
     data.findings.length ? h('div', { class: 'scroll' }, h('table', { class: 'table' }, head(['Severity', 'Kind', 'Fault', 'At fault', 'Share']), h('tbody', {}, data.findings.map(row)))) : null,
-    data.estimates.map((each) => h('p', {}, `Wrong ${each.of}: ${share(each.share)}, between ${share(each.at_least)} and ${share(each.at_most)} (${each.method}).`)),
+    data.estimates.map((each) => h('p', {}, `${each.of}: ${share(each.share)} ${each.claim}, between ${share(each.at_least)} and ${share(each.at_most)} (${each.method}).`)),
     data.licences.length ? h('p', {}, `Licences: ${data.licences.map(([name, number]) => `${name} ${share(number / data.images)}`).join(', ')}.`) : null,
     data.clean.length ? h('p', {}, `Looked for and not found: ${data.clean.join(', ')}.`) : null),
   ...data.findings.map(part),
