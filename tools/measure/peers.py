@@ -28,6 +28,7 @@ from PIL import Image, ImageOps
 
 from glit.bench.harness import Row, write_report
 from glit.bench.machine import describe_machine, peak_mb
+from glit.clip.random_clip import VIT_B_16, write_random_clip
 from glit.runtime.tables import Page, Table, figure
 from glit.scenes import write_scenes
 from tools import messy
@@ -458,7 +459,6 @@ WORKS: dict[str, tuple[str, tuple[Way, ...]]] = {
 def make_inputs(folder: Path, photographs: Path | None) -> None:
     """Draw scenes, make a messy folder of some, a dataset, its exports, and a model."""
     import glit
-    from glit.clip.random_clip import VIT_B_16, write_random_clip
 
     if (folder / "done").exists():
         return
