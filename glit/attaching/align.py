@@ -46,8 +46,6 @@ class Aligned:
     """A found picture's place in the published one, and how well its pixels agree."""
 
     placement: Placement
-    matches: int
-    """Points that lie at the same place in both; 0 for a whole picture that needed none."""
     shown: float
     """See :class:`glit.attaching.agreement.Agreement`; so for the others."""
     apart: float
@@ -84,6 +82,12 @@ def looks_of(pixels: Pixels, size: tuple[int, int] | None = None) -> Looks:
     )
 
 
+def looks_both_ways(pixels: Pixels) -> tuple[Looks, Features]:
+    """Return a user's picture as it is compared, and the features of the mirrored picture."""
+    looks = looks_of(pixels)
+    return looks, find_features(np.ascontiguousarray(looks.pixels[:, ::-1]))
+
+
 def align(published: Looks, found: Looks, mirrored: Features) -> Aligned | None:
     """Find the place of a picture in a published one.
 
@@ -96,8 +100,8 @@ def align(published: Looks, found: Looks, mirrored: Features) -> Aligned | None:
         The place in which they agree best; None if there is none in which they do.
     """
     best = None
-    for placement, line, matches in _hypotheses(published, found, mirrored):
-        aligned = _compared(published, found, placement, line, matches)
+    for placement, line in _hypotheses(published, found, mirrored):
+        aligned = _compared(published, found, placement, line)
         if aligned is None:
             continue
         if best is None or aligned.apart < best.apart:
@@ -109,7 +113,7 @@ def align(published: Looks, found: Looks, mirrored: Features) -> Aligned | None:
 
 def _hypotheses(
     published: Looks, found: Looks, mirrored: Features
-) -> Iterator[tuple[Placement, Line, int]]:
+) -> Iterator[tuple[Placement, Line]]:
     """Places that may be: the whole picture in each way it can be turned, and what matches say."""
     height, width = published.pixels.shape[:2]
     tiny = _tiny(published.pixels)
@@ -121,7 +125,7 @@ def _hypotheses(
             for inside in (None, border) if border else (None,):
                 undone, (x0, y0, x1, y1) = _inside(found.pixels, inside, placement)
                 if _correlation(tiny, _tiny(undone[y0:y1, x0:x1])) >= _LIKELY:
-                    yield placement, (((x1 - x0) / width, x0), ((y1 - y0) / height, y0)), 0
+                    yield placement, (((x1 - x0) / width, x0), ((y1 - y0) / height, y0))
     for flip, own in ((False, found.features), (True, mirrored)):
         matched = find_matches(published.features, own)
         if len(matched) < LEAST_MATCHES:
@@ -132,9 +136,9 @@ def _hypotheses(
             placement = Placement(mirrored=flip, turned=-turn % 360 if flip else turn, **frame)
             size = placement.undone_size(*found.pixels.shape[1::-1])
             here = turned_back(own.points[b], turn) * np.array(size, np.float32)
-            line, matches = fit_line(there, here)
+            line = fit_line(there, here)
             if line is not None:
-                yield placement, line, matches
+                yield placement, line
 
 
 def _tiny(pixels: Pixels) -> Float32[np.ndarray, "16 16"]:
@@ -179,9 +183,7 @@ def _inside(
     )
 
 
-def _compared(
-    published: Looks, found: Looks, placement: Placement, line: Line, matches: int
-) -> Aligned | None:
+def _compared(published: Looks, found: Looks, placement: Placement, line: Line) -> Aligned | None:
     """Compare the pixels of two pictures at a place; None if they are not those of one picture."""
     undone = np.ascontiguousarray(placement.undo(found.pixels))
     coarse = max(published.coarse, found.coarse / max(line[0][0], line[1][0]))
@@ -201,8 +203,8 @@ def _compared(
     if not _is_cut_or_padded(placed, published.size):
         return None
     return Aligned(
-        placement=placed, matches=matches, shown=agreed.shown, apart=agreed.apart,
-        rough=agreed.rough, colours=agreed.colours,
+        placement=placed, shown=agreed.shown, apart=agreed.apart, rough=agreed.rough,
+        colours=agreed.colours,
     )  # fmt: skip
 
 

@@ -15,9 +15,9 @@ from building import run_build
 from PIL import Image, ImageOps
 
 import glit
-from glit.attaching.align import align, looks_of
-from glit.attaching.index import UserPictures, looks_both_ways
+from glit.attaching.align import align, looks_both_ways, looks_of
 from glit.attaching.pictures import PICTURES
+from glit.attaching.user_pictures import UserPictures
 from glit.errors import DatasetError, InputError
 
 pytest.importorskip("cv2")
@@ -248,12 +248,12 @@ class Stopped(Exception):
 def test_a_run_that_was_stopped_ends_in_the_same_bytes(
     built, published, tmp_path, monkeypatch, moment
 ):
-    from glit.attaching import attach as module
+    from glit.attaching import search as module
 
     (tmp_path / "mine").mkdir()
     for number, image in enumerate([*images_of(built).values()][:4]):
         image.save(tmp_path / "mine" / f"{number}.jpg", quality=85)
-    monkeypatch.setattr("glit.attaching.index._FILES_A_PART", 2)
+    monkeypatch.setattr("glit.attaching.user_pictures._FILES_A_PART", 2)
     glit.attach(published, [tmp_path / "mine"], tmp_path / "whole")
     calls = 0
     write, read = module.write_whole, UserPictures.read
@@ -266,7 +266,7 @@ def test_a_run_that_was_stopped_ends_in_the_same_bytes(
         write(table, path)
 
     with monkeypatch.context() as patch:
-        patch.setattr("glit.attaching.index.write_whole", stops)
+        patch.setattr("glit.attaching.user_pictures.write_whole", stops)
         patch.setattr(module, "write_whole", stops)
         with pytest.raises(Stopped):
             glit.attach(published, [tmp_path / "mine"], tmp_path / "out")

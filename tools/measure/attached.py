@@ -19,14 +19,12 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
-from glit.attaching.align import Aligned, Looks, align, looks_of
+from glit.attaching.align import Aligned, Looks, align, looks_both_ways, looks_of
 from glit.attaching.features import require_opencv
-from glit.attaching.index import looks_both_ways
+from glit.attaching.lookup import Index, describe_found, describe_published
 from glit.attaching.pictures import thumbnail
-from glit.attaching.search import Described, Index, hashes, signatures
 from glit.data.geometry import iou
 from glit.images import decode
-from glit.images.likeness import look
 from glit.runtime.tables import Table, markdown
 from tools.measure.console import ended, say
 
@@ -162,17 +160,14 @@ class Gallery:
         told = []
         for image in images:
             small = looks_of(decode(thumbnail(np.asarray(image))), image.size)
-            value = look(small.pixels).hash
-            own = np.array([] if value is None else [value], np.int64).view(np.uint64)
-            told.append(Described(hashes=own, signatures=signatures(small.features)))
+            told.append(describe_published(small))
             self._looks.append(small)
         self._index = Index(told)
 
     def find(self, image: Image.Image) -> dict[int, Aligned]:
         """Return the published pictures that a picture is taken for, and its places there."""
         looks, mirrored = looks_both_ways(np.asarray(image))
-        own = np.concatenate([signatures(looks.features), signatures(mirrored)])
-        proposed = self._index.propose(Described(hashes=hashes(looks.pixels), signatures=own))
+        proposed = self._index.propose(describe_found(looks, mirrored))
         tried = {n: align(self._looks[n], looks, mirrored) for n in proposed}
         return {n: each for n, each in tried.items() if each is not None}
 
