@@ -26,13 +26,8 @@ if TYPE_CHECKING:
 
     from glit.images import Pixels
 
-_MOST_APART = {"same": 9.0, "changed": 7.0, "grey": 5.0}
-"""Difference, in grey levels, up to which two pictures are the same one: less where tones changed,
-as those hide differences."""
-_MOST_ROUGH, _COARSE = (11.0, 15.0), 1.2
-"""The same for single pixels; the second for coarse pictures, whose edges a new encoding moves."""
-_SURE = 4.5
-"""Difference from which no other place is tried."""
+_SURE = 0.5
+"""Share of the limits from which no other place is tried."""
 _SLACK = 0.03
 """Share of the longer side by which a place may be off."""
 _LEAST_SHOWN = 0.15
@@ -49,7 +44,6 @@ class Aligned:
     shown: float
     """See :class:`glit.attaching.agreement.Agreement`; so for the others."""
     apart: float
-    rough: float
     colours: str
 
 
@@ -82,25 +76,18 @@ def looks_of(pixels: Pixels, size: tuple[int, int] | None = None) -> Looks:
     )
 
 
-def looks_both_ways(pixels: Pixels) -> tuple[Looks, Features]:
-    """Return a user's picture as it is compared, and the features of the mirrored picture."""
-    looks = looks_of(pixels)
-    return looks, find_features(np.ascontiguousarray(looks.pixels[:, ::-1]))
-
-
-def align(published: Looks, found: Looks, mirrored: Features) -> Aligned | None:
+def align(published: Looks, found: Looks) -> Aligned | None:
     """Find the place of a picture in a published one.
 
     Args:
         published: the published picture.
         found: the other.
-        mirrored: features of the other one, mirrored.
 
     Returns:
         The place in which they agree best; None if there is none in which they do.
     """
     best = None
-    for placement, line in _hypotheses(published, found, mirrored):
+    for placement, line in _hypotheses(published, found):
         aligned = _compared(published, found, placement, line)
         if aligned is None:
             continue
@@ -111,9 +98,7 @@ def align(published: Looks, found: Looks, mirrored: Features) -> Aligned | None:
     return best
 
 
-def _hypotheses(
-    published: Looks, found: Looks, mirrored: Features
-) -> Iterator[tuple[Placement, Line]]:
+def _hypotheses(published: Looks, found: Looks) -> Iterator[tuple[Placement, Line]]:
     """Places that may be: the whole picture in each way it can be turned, and what matches say."""
     height, width = published.pixels.shape[:2]
     tiny = _tiny(published.pixels)
@@ -126,7 +111,7 @@ def _hypotheses(
                 undone, (x0, y0, x1, y1) = _inside(found.pixels, inside, placement)
                 if _correlation(tiny, _tiny(undone[y0:y1, x0:x1])) >= _LIKELY:
                     yield placement, (((x1 - x0) / width, x0), ((y1 - y0) / height, y0))
-    for flip, own in ((False, found.features), (True, mirrored)):
+    for flip, own in ((False, found.features), (True, found.features.mirrored())):
         matched = find_matches(published.features, own)
         if len(matched) < LEAST_MATCHES:
             continue
@@ -188,9 +173,7 @@ def _compared(published: Looks, found: Looks, placement: Placement, line: Line) 
     undone = np.ascontiguousarray(placement.undo(found.pixels))
     coarse = max(published.coarse, found.coarse / max(line[0][0], line[1][0]))
     agreed = agreement(published.pixels, undone, line, coarse)
-    if agreed is None or agreed.shown < _LEAST_SHOWN:
-        return None
-    if agreed.apart > _MOST_APART[agreed.colours] or agreed.rough > _MOST_ROUGH[coarse > _COARSE]:
+    if agreed is None or agreed.shown < _LEAST_SHOWN or agreed.apart > 1:
         return None
     (sx, tx), (sy, ty) = agreed.line
     height, width = published.pixels.shape[:2]
@@ -203,7 +186,7 @@ def _compared(published: Looks, found: Looks, placement: Placement, line: Line) 
     if not _is_cut_or_padded(placed, published.size):
         return None
     return Aligned(
-        placement=placed, shown=agreed.shown, apart=agreed.apart, rough=agreed.rough,
+        placement=placed, shown=agreed.shown, apart=agreed.apart,
         colours=agreed.colours,
     )  # fmt: skip
 

@@ -66,14 +66,10 @@ def describe_published(looks: Looks) -> Described:
     return Described(hashes=own, signatures=signatures(looks.features))
 
 
-def describe_found(looks: Looks, mirrored: Features) -> Described:
-    """Return by what a user's picture is looked up: its hashes, and its points both ways.
-
-    Args:
-        looks: the picture.
-        mirrored: features of the mirrored picture.
-    """
-    signed = np.concatenate([signatures(looks.features), signatures(mirrored)])
+def describe_found(looks: Looks) -> Described:
+    """Return by what a user's picture is looked up: its hashes, and its points both ways."""
+    both = looks.features, looks.features.mirrored()
+    signed = np.concatenate([signatures(each) for each in both])
     return Described(hashes=hashes(looks.pixels), signatures=signed)
 
 

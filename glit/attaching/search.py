@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from glit.attaching.align import Aligned, Looks, align, looks_both_ways
+from glit.attaching.align import Aligned, Looks, align, looks_of
 from glit.attaching.lookup import Index
 from glit.attaching.placement import Placement
 from glit.attaching.published import PublishedPictures, stem
@@ -183,10 +183,10 @@ class PictureSearch:
                 pixels = decode(self._pictures.read(file))
             except (OSError, ImageError) as error:
                 raise RunError(f"{row['path']}: changed since it was looked at") from error
-            looks, mirrored = looks_both_ways(pixels)
+            looks = looks_of(pixels)
             results = []
             for number in proposed:
-                aligned = align(self._published.looks(samples[number]), looks, mirrored)
+                aligned = align(self._published.looks(samples[number]), looks)
                 if aligned is not None:
                     size = self._published.size(samples[number])
                     results.append(_as_row(samples[number], size, row, looks, aligned))

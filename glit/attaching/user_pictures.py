@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from glit.attaching.align import looks_both_ways
+from glit.attaching.align import looks_of
 from glit.attaching.lookup import BYTES, Described, describe_found
 from glit.attaching.pictures import pixels_sha256
 from glit.errors import InputError, StorageError, first_line
@@ -31,7 +31,7 @@ from glit.storage.checksummed_parquet import SealError, read_sealed, write_seale
 if TYPE_CHECKING:
     from glit.runtime.progress import StageProgress
 
-_VERSION = 1
+_VERSION = 2
 """Of what is computed of a file."""
 _FILES_A_PART = 256
 _SCHEMA = pa.schema(
@@ -148,7 +148,7 @@ class UserPictures:
         row["pixels_sha256"] = pixels_sha256(pixels)
         if row["pixels_sha256"] in wanted_pixels:
             return row
-        told = describe_found(*looks_both_ways(pixels))
+        told = describe_found(looks_of(pixels))
         return {
             **row, "hashes": told.hashes.tobytes(), "signatures": told.signatures.tobytes()
         }  # fmt: skip

@@ -19,6 +19,8 @@ from glit.scenes.vocabulary import COLOURS, PATTERNS, SHAPES, SIZES
 
 LEAST_AREA, LEAST_LEVELS = 0.01, 12
 """Share of a picture that differs, and by how many of 255 levels of red, green or blue."""
+HUES = "other hues"
+"""The twin that differs in all hues."""
 _SIDE, _BLUR = 320, 2.0
 """Longest side of the pictures that are compared, and what is too fine to be seen, in pixels."""
 _AREAS = (0.012, 0.06)
@@ -35,6 +37,11 @@ def differs(one: Image.Image, two: Image.Image) -> bool:
         seen.append(cv2.GaussianBlur(np.asarray(small, np.float32), (0, 0), _BLUR))
     apart = np.abs(seen[0] - seen[1]).max(2)
     return float((apart >= LEAST_LEVELS).mean()) >= LEAST_AREA
+
+
+def is_grey(image: Image.Image) -> bool:
+    """Return whether a picture has no colours."""
+    return float(np.ptp(np.asarray(image), axis=2).mean()) < 3
 
 
 def part_twins(
@@ -56,7 +63,7 @@ def part_twins(
         twin = image.copy()
         twin.paste(change(part, image, others, draw), box, _mask(part.size, draw))
         yield kind, twin
-    yield "other hues", _hues_turned(image, draw)
+    yield HUES, _hues_turned(image, draw)
 
 
 def _place(size: tuple[int, int], draw: random.Random) -> tuple[int, int, int, int]:
