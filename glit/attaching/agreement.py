@@ -32,6 +32,8 @@ _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 _THIRDS = np.full(3, 1 / 3, np.float32)
 _REFINED, _HUBER, _FARTHEST = 4, 12.0, 3.0
 """Steps by pixels, the difference from which pixels count less, pixels a step."""
+_FITTED = 6
+"""Steps by which contrast is fitted."""
 _GAINS, _LEAST_MIX = (0.35, 2.5), -0.8
 """Changes of contrast and of saturation that a picture may have gone through."""
 
@@ -92,7 +94,7 @@ def agreement(published: Pixels, undone: Pixels, line: Line, coarse: float) -> A
         if (laid := overlay.laid(line)) is None:
             return None
         line = _refined(line, laid.fitted @ _LUMA, laid.here @ _LUMA, laid.corner)
-    if (laid := overlay.laid(line)) is None:
+    if (laid := overlay.laid(line, clipped=True)) is None:
         return None
     (sx, tx), (sy, ty) = line
     x0, y0, x1, y1 = laid.box
@@ -114,8 +116,8 @@ class _Laid:
     """Its corners in the first picture."""
     corner: tuple[int, int]
     """The first whole pixel in it."""
-    there: Float32[np.ndarray, "H W 3"]
-    """The first picture."""
+    contrasted: Float32[np.ndarray, "H W 3"]
+    """The first picture in the contrast of the second."""
     fitted: Float32[np.ndarray, "H W 3"]
     """It in the tones of the second."""
     here: Float32[np.ndarray, "H W 3"]
@@ -137,8 +139,13 @@ class _Overlay:
         self._source = self._cv2.GaussianBlur(undone, (0, 0), most / 2) if most > 1.2 else undone
         self.unit = max(1.0, coarse / 2)
 
-    def laid(self, line: Line) -> _Laid | None:
-        """Return what both show; None if it is too little, or in other tones."""
+    def laid(self, line: Line, *, clipped: bool = False) -> _Laid | None:
+        """Return what both show; None if it is too little, or in other tones.
+
+        Args:
+            line: the place.
+            clipped: whether to look for contrast that was clipped.
+        """
         cv2 = self._cv2
         (sx, tx), (sy, ty) = line
         # of pixel centres
@@ -159,12 +166,13 @@ class _Overlay:
             return None
         there = self._published[top:bottom, left:right]
         here = self._blurred(warped)[top:bottom, left:right]
-        if (toned := _toned(there, here)) is None:
+        contrasted = _contrasted(there, here) if clipped else there
+        if (toned := _toned(there, contrasted, here)) is None:
             return None
         fitted, colours = toned
         return _Laid(
-            box=(x0, y0, x1, y1), corner=(left, top), there=there, fitted=fitted, here=here,
-            colours=colours,
+            box=(x0, y0, x1, y1), corner=(left, top), contrasted=contrasted, fitted=fitted,
+            here=here, colours=colours,
         )  # fmt: skip
 
     def _blurred(self, pixels: Pixels) -> Float32[np.ndarray, "H W 3"]:
@@ -228,7 +236,7 @@ def _apart(laid: _Laid, unit: float) -> float:
         _over(_BRIGHTNESS, [luma], edges, unit),
         _over(_PIXELS, [np.abs(miss) @ _THIRDS], edges, unit),
         _over(_COLOUR, colour, edges, unit),
-        _over(_CAST, _cast(laid.there, laid.here), edges, unit),
+        _over(_CAST, _cast(laid.contrasted, laid.here), edges, unit),
     )
 
 
@@ -256,12 +264,14 @@ def _cell_means(values: Float32[np.ndarray, "H W"], side: int) -> Float32[np.nda
 
 
 def _toned(
-    there: Float32[np.ndarray, "H W 3"], here: Float32[np.ndarray, "H W 3"]
+    there: Float32[np.ndarray, "H W 3"],
+    contrasted: Float32[np.ndarray, "H W 3"],
+    here: Float32[np.ndarray, "H W 3"],
 ) -> tuple[Float32[np.ndarray, "H W 3"], str] | None:
     """Return the published pixels in the tones of the found ones: brighter, darker, with more or
     less contrast or colour; None if no such change explains them."""
     step = max(1, there.size // 3 // _SAMPLED)
-    some, wanted = (each.reshape(-1, 3)[::step] for each in (there, here))
+    before, some, wanted = (each.reshape(-1, 3)[::step] for each in (there, contrasted, here))
     mixing, shift = np.empty((3, 3), np.float32), np.empty(3, np.float32)
     for channel in range(3):
         columns = np.stack([some[:, channel], some @ _LUMA, np.ones(len(some), np.float32)], 1)
@@ -277,11 +287,48 @@ def _toned(
             return None
         mixing[channel] = grey * _LUMA
         mixing[channel, channel] += own
-    fitted = (there @ mixing.T + shift).clip(0, 255)
-    if _is_grey(wanted) and not _is_grey(some):
+    fitted = (contrasted @ mixing.T + shift).clip(0, 255)
+    if _is_grey(wanted) and not _is_grey(before):
         return fitted, "grey"
-    moved = np.abs(fitted.reshape(-1, 3)[::step] - some).mean()
+    moved = np.abs(fitted.reshape(-1, 3)[::step] - before).mean()
     return fitted, "same" if moved < 4 else "changed"
+
+
+def _contrasted(
+    there: Float32[np.ndarray, "H W 3"], here: Float32[np.ndarray, "H W 3"]
+) -> Float32[np.ndarray, "H W 3"]:
+    """Return the published pixels with the contrast, the brightness and the saturation of the found
+    ones, one change of each for all pixels, clipped as programs do (Gauss-Newton)."""
+    step = max(1, there.size // 3 // _SAMPLED)
+    some, wanted = (each.reshape(-1, 3)[::step] for each in (there, here))
+    low, high = (np.quantile(each @ _LUMA, (0.25, 0.75)) for each in (some, wanted))
+    gain = np.clip((high[1] - high[0]) / max(low[1] - low[0], 1), *_GAINS)
+    tones = np.array([gain, high.mean() - gain * low.mean(), 1.0])
+    for _ in range(_FITTED):
+        values, light, made = _made(some, tones)
+        held = (values > 0) & (values < 255)
+        slopes = np.stack([some * held, held.astype(np.float32)])
+        slopes = tones[2] * slopes + (1 - tones[2]) * (slopes @ _LUMA)[..., None]
+        columns = np.stack([*slopes, values.clip(0, 255) - light], -1)
+        miss = wanted - made
+        weights = 1 / np.maximum(np.abs(miss) / _HUBER, 1) * ((made > 0) & (made < 255))
+        weighted = (columns * weights[..., None]).reshape(-1, 3)
+        square = columns.reshape(-1, 3).T @ weighted + np.eye(3) * 1e-3
+        tones = tones + np.linalg.solve(square, weighted.T @ miss.ravel())
+        tones = tones.clip((_GAINS[0], -255, 0), (_GAINS[1], 255, _GAINS[1]))
+    # less contrast clips nothing
+    return _made(there, tones.astype(np.float32))[2] if tones[0] > 1 else there
+
+
+def _made(
+    pixels: Float32[np.ndarray, "*N 3"], tones: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, Float32[np.ndarray, "*N 3"]]:
+    """Return pixels of another contrast and brightness, their brightness once they are clipped, and
+    those of another saturation."""
+    values = tones[0] * pixels + tones[1]
+    clipped = values.clip(0, 255)
+    light = (clipped @ _LUMA)[..., None]
+    return values, light, (tones[2] * clipped + (1 - tones[2]) * light).clip(0, 255)
 
 
 def _is_grey(colours: Float32[np.ndarray, "N 3"]) -> bool:

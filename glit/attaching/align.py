@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from glit.attaching.agreement import EVEN, agreement
-from glit.attaching.features import Features, as_compared, find_features
+from glit.attaching.features import SIDE, Features, as_compared, find_features
 from glit.attaching.matches import (
     LEAST_MATCHES,
     Line,
@@ -86,8 +86,11 @@ def align(published: Looks, found: Looks) -> Aligned | None:
     Returns:
         The place in which they agree best; None if there is none in which they do.
     """
-    best = None
+    best, tried = None, []
     for placement, line in _hypotheses(published, found):
+        if any(placement == other and _is_near(line, own) for other, own in tried):
+            continue
+        tried.append((placement, line))
         aligned = _compared(published, found, placement, line)
         if aligned is None:
             continue
@@ -124,6 +127,15 @@ def _hypotheses(published: Looks, found: Looks) -> Iterator[tuple[Placement, Lin
             line = fit_line(there, here)
             if line is not None:
                 yield placement, line
+
+
+def _is_near(one: Line, two: Line) -> bool:
+    """Return whether two places differ by less than a pixel, so that refined they are one."""
+    return all(
+        abs((a - b) * end + shift - other) < 1
+        for (a, shift), (b, other) in zip(one, two, strict=True)
+        for end in (0, SIDE)
+    )
 
 
 def _tiny(pixels: Pixels) -> Float32[np.ndarray, "16 16"]:
