@@ -46,18 +46,18 @@ class _Limit:
     """Of a cell, in pixels; of a coarse picture more."""
     even: float
     """Grey levels, where the picture is even."""
-    edges: float
+    edges: float = 0.0
     """Grey levels more for each grey level by which neighbouring pixels differ on average: edges
     move and blur when a picture is resized and encoded."""
 
 
-_BRIGHTNESS = _Limit(side=16, even=4.0, edges=0.6)
+_BRIGHTNESS = _Limit(side=20, even=4.0, edges=0.15)
 """For the mean brightness."""
 _PIXELS = _Limit(side=12, even=9.0, edges=1.5)
 """For the mean difference of the pixels."""
-_COLOUR = _Limit(side=24, even=6.8, edges=1.0)
+_COLOUR = _Limit(side=32, even=7.5)
 """For the mean of red and blue without brightness; files keep colour at half the size."""
-_CAST = _Limit(side=32, even=7.0, edges=0.0)
+_CAST = _Limit(side=32, even=7.0)
 """For the mean colour before tones are fitted: other hues make another picture."""
 
 
