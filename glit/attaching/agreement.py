@@ -34,6 +34,9 @@ _REFINED, _HUBER, _FARTHEST = 4, 12.0, 3.0
 """Steps by pixels, the difference from which pixels count less, pixels a step."""
 _FITTED = 6
 """Steps by which contrast is fitted."""
+_RISEN, _CUT, _LOST = 1.1, 12.0, 3.0
+"""Contrast that cuts off detail, grey levels from black or white at which it does, and how much
+more edges count there."""
 _GAINS, _LEAST_MIX = (0.35, 2.5), -0.8
 """Changes of contrast and of saturation that a picture may have gone through."""
 
@@ -118,6 +121,8 @@ class _Laid:
     """The first whole pixel in it."""
     contrasted: Float32[np.ndarray, "H W 3"]
     """The first picture in the contrast of the second."""
+    cut: Float32[np.ndarray, "H W"]
+    """1 where that contrast cuts off what is dark or bright, else 0."""
     fitted: Float32[np.ndarray, "H W 3"]
     """It in the tones of the second."""
     here: Float32[np.ndarray, "H W 3"]
@@ -166,13 +171,15 @@ class _Overlay:
             return None
         there = self._published[top:bottom, left:right]
         here = self._blurred(warped)[top:bottom, left:right]
-        contrasted = _contrasted(there, here) if clipped else there
+        contrasted, cut = (
+            _contrasted(there, here) if clipped else (there, np.zeros(there.shape[:2], np.float32))
+        )
         if (toned := _toned(there, contrasted, here)) is None:
             return None
         fitted, colours = toned
         return _Laid(
-            box=(x0, y0, x1, y1), corner=(left, top), contrasted=contrasted, fitted=fitted,
-            here=here, colours=colours,
+            box=(x0, y0, x1, y1), corner=(left, top), contrasted=contrasted, cut=cut,
+            fitted=fitted, here=here, colours=colours,
         )  # fmt: skip
 
     def _blurred(self, pixels: Pixels) -> Float32[np.ndarray, "H W 3"]:
@@ -232,8 +239,10 @@ def _apart(laid: _Laid, unit: float) -> float:
     # of both pictures the evener one: what only one of them shows excuses nothing
     edges = [_gradient(each @ _LUMA) for each in (laid.fitted, laid.here)]
     colour = [miss[..., channel] - luma for channel in (0, 2)]
+    # detail that was cut off before the picture was made smaller is lost in its means
+    lost = [each * (1 + _LOST * laid.cut) for each in edges]
     return max(
-        _over(_BRIGHTNESS, [luma], edges, unit),
+        _over(_BRIGHTNESS, [luma], lost, unit),
         _over(_PIXELS, [np.abs(miss) @ _THIRDS], edges, unit),
         _over(_COLOUR, colour, edges, unit),
         _over(_CAST, _cast(laid.contrasted, laid.here), edges, unit),
@@ -296,9 +305,10 @@ def _toned(
 
 def _contrasted(
     there: Float32[np.ndarray, "H W 3"], here: Float32[np.ndarray, "H W 3"]
-) -> Float32[np.ndarray, "H W 3"]:
+) -> tuple[Float32[np.ndarray, "H W 3"], Float32[np.ndarray, "H W"]]:
     """Return the published pixels with the contrast, the brightness and the saturation of the found
-    ones, one change of each for all pixels, clipped as programs do (Gauss-Newton)."""
+    ones, one change of each for all pixels, clipped as programs do (Gauss-Newton); and 1 where
+    pixels are clipped, else 0."""
     step = max(1, there.size // 3 // _SAMPLED)
     some, wanted = (each.reshape(-1, 3)[::step] for each in (there, here))
     low, high = (np.quantile(each @ _LUMA, (0.25, 0.75)) for each in (some, wanted))
@@ -316,8 +326,12 @@ def _contrasted(
         square = columns.reshape(-1, 3).T @ weighted + np.eye(3) * 1e-3
         tones = tones + np.linalg.solve(square, weighted.T @ miss.ravel())
         tones = tones.clip((_GAINS[0], -255, 0), (_GAINS[1], 255, _GAINS[1]))
-    # less contrast clips nothing
-    return _made(there, tones.astype(np.float32))[2] if tones[0] > 1 else there
+    cut = np.zeros(there.shape[:2], np.float32)
+    if tones[0] < _RISEN:
+        return there, cut
+    values, _, made = _made(there, tones.astype(np.float32))
+    cut[((values < _CUT) | (values > 255 - _CUT)).any(2)] = 1
+    return made, cut
 
 
 def _made(

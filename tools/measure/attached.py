@@ -35,9 +35,9 @@ from tools.measure.near_twins import HUES, differs, is_grey, part_twins, scene_t
 
 Boxes = np.ndarray
 Change = Callable[[Image.Image, random.Random], tuple[Image.Image, Callable[[Boxes], Boxes]]]
-_LONGEST = 1600
+_LONGEST = 1024
 _SLACK = 0.01
-_TWIN = 640
+_TWIN = 480
 """Longest side, in pixels, of photographs that near twins are made of."""
 _SCENE, _SCENES_SEED = 256, 9
 
