@@ -64,6 +64,11 @@ _CAST = _Limit(side=32, even=7.0)
 """For the mean colour before tones are fitted: other hues make another picture."""
 
 
+_GRAIN_SIDE, _GRAIN_NOISE, _MOST_UNLIKE = 20, 20.0, 0.32
+"""Side of the cells whose pixels are correlated, the variance that encoding adds, and how far from
+1 the correlation may be."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
     """How two pictures agree."""
@@ -246,7 +251,21 @@ def _apart(laid: _Laid, unit: float) -> float:
         _over(_PIXELS, [np.abs(miss) @ _THIRDS], edges, unit),
         _over(_COLOUR, colour, edges, unit),
         _over(_CAST, _cast(laid.contrasted, laid.here), edges, unit),
+        _unlike(laid.fitted @ _LUMA, laid.here @ _LUMA, unit),
     )
+
+
+def _unlike(
+    fitted: Float32[np.ndarray, "H W"], here: Float32[np.ndarray, "H W"], unit: float
+) -> float:
+    """Return how far the cell whose pixels correlate least is from 1, as a share of the limit:
+    grain may be lost in a file, but not become another."""
+    side = min(round(_GRAIN_SIDE * unit), *here.shape)
+    one, two = _cell_means(fitted, side), _cell_means(here, side)
+    both = _cell_means(fitted * here, side) - one * two
+    own = (_cell_means(fitted**2, side) - one**2) * (_cell_means(here**2, side) - two**2)
+    alike = (both + _GRAIN_NOISE) / (np.sqrt(np.maximum(own, 0)) + _GRAIN_NOISE)
+    return float((1 - alike).max() / _MOST_UNLIKE)
 
 
 def _gradient(grey: Float32[np.ndarray, "H W"]) -> Float32[np.ndarray, "H W"]:

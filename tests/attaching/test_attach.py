@@ -228,6 +228,31 @@ def test_near_twins_are_not_taken(photographs):
             assert align(whole, looks_of(np.asarray(twin))) is None, path
 
 
+def test_scenes_of_which_one_object_is_another_are_not_taken():
+    """Also if they were encoded again. Dots once hid that an object was lighter, and the grain of
+    sand that it was another place of it."""
+    from glit.scenes.layout import draw_scene
+    from glit.scenes.render import render
+    from tools.measure.near_twins import GRAIN, differs, scene_twins
+
+    draw = random.Random(3)
+    tried = set()
+    for index in (0, 5, 13):
+        scene = draw_scene(9, index, level="hard")
+        image = Image.fromarray(render(scene, size_px=256).pixels)
+        whole = looks_of(np.asarray(image))
+        for kind, twin in scene_twins(scene, draw, size_px=256):
+            file = io.BytesIO()
+            twin.save(file, "JPEG", quality=60)
+            assert align(whole, looks_of(np.asarray(Image.open(file)))) is None, kind
+            assert kind == GRAIN or differs(image, twin)
+            tried.add(kind)
+        file = io.BytesIO()
+        image.save(file, "JPEG", quality=40)
+        assert align(whole, looks_of(np.asarray(Image.open(file)))) is not None
+    assert len(tried) == 9
+
+
 def test_without_thumbnails_only_unchanged_pictures_are_found(built, tmp_path):
     glit.export(built, to="annotations", output=tmp_path / "hashes", thumbnails=False)
     assert set(pq.read_table(tmp_path / "hashes" / PICTURES)["thumbnail"].to_pylist()) == {None}

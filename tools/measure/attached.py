@@ -31,7 +31,15 @@ from glit.runtime.tables import Table, markdown
 from glit.scenes.layout import draw_scene
 from glit.scenes.render import render
 from tools.measure.console import ended, say
-from tools.measure.near_twins import HUES, differs, is_grey, part_twins, scene_twins
+from tools.measure.near_twins import (
+    GRAIN,
+    GRAIN_BLUR,
+    HUES,
+    differs,
+    is_grey,
+    part_twins,
+    scene_twins,
+)
 
 Boxes = np.ndarray
 Change = Callable[[Image.Image, random.Random], tuple[Image.Image, Callable[[Boxes], Boxes]]]
@@ -239,7 +247,8 @@ def take_twins(
             same = draw.random()  # so that both are cut alike
             original, _ = change(images[number], random.Random(same))
             changed, _ = change(twin, random.Random(same))
-            if not differs(original, changed) or (kind == HUES and is_grey(changed)):
+            blur = {"blur": GRAIN_BLUR} if kind == GRAIN else {}
+            if not differs(original, changed, **blur) or (kind == HUES and is_grey(changed)):
                 continue
             aligned = align(published[number], looks_of(np.asarray(changed)))
             tried[kind].append(aligned is not None)

@@ -21,20 +21,23 @@ LEAST_AREA, LEAST_LEVELS = 0.01, 12
 """Share of a picture that differs, and by how many of 255 levels of red, green or blue."""
 HUES = "other hues"
 """The twin that differs in all hues."""
+GRAIN, GRAIN_BLUR = "other place of the ground", 1.0
+"""The twin in which grain differs, and its blur."""
 _SIDE, _BLUR = 320, 2.0
 """Longest side of the pictures that are compared, and what is too fine to be seen, in pixels."""
 _AREAS = (0.012, 0.06)
 """Shares of the picture's area of the parts that are changed."""
 
 
-def differs(one: Image.Image, two: Image.Image) -> bool:
+def differs(one: Image.Image, two: Image.Image, *, blur: float = _BLUR) -> bool:
     """Return whether two pictures of one size differ visibly: at 320 pixels, blurred by 2 pixels,
-    1 % of the pixels or more differ by 12 levels or more of red, green or blue."""
+    1 % of the pixels or more differ by 12 levels or more of red, green or blue. Grain is compared
+    with less blur."""
     seen = []
     for image in (one, two):
         small = image.copy()
         small.thumbnail((_SIDE, _SIDE), reducing_gap=2.0)
-        seen.append(cv2.GaussianBlur(np.asarray(small, np.float32), (0, 0), _BLUR))
+        seen.append(cv2.GaussianBlur(np.asarray(small, np.float32), (0, 0), blur))
     apart = np.abs(seen[0] - seen[1]).max(2)
     return float((apart >= LEAST_LEVELS).mean()) >= LEAST_AREA
 
@@ -130,7 +133,7 @@ _PARTS: dict[str, Change] = {
 def scene_twins(
     scene: Scene, draw: random.Random, *, size_px: int
 ) -> Iterator[tuple[str, Image.Image]]:
-    """Yield paintings of a scene of which one object, or two, are others.
+    """Yield paintings of a scene of which one object, or two, or a part of the ground are others.
 
     Args:
         scene: the scene.
@@ -144,8 +147,19 @@ def scene_twins(
     painted = render(scene, size_px=size_px)
     mask = painted.object_ids == draw.randrange(len(scene.objects)) + 1
     pixels = painted.pixels.astype(np.int16)
+    yield GRAIN, _other_grain(scene, painted.pixels, draw)
     pixels[mask] += draw.choice((-1, 1)) * draw.randint(14, 50)
     yield "object lighter or darker", Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+
+
+def _other_grain(scene: Scene, pixels: np.ndarray, draw: random.Random) -> Image.Image:
+    """A picture in which a rectangle shows another place of the same ground."""
+    size_px = len(pixels)
+    other = replace(scene, texture_seed=draw.getrandbits(48))
+    x0, y0, x1, y1 = _place((size_px, size_px), draw)
+    pixels = pixels.copy()
+    pixels[y0:y1, x0:x1] = render(other, size_px=size_px).pixels[y0:y1, x0:x1]
+    return Image.fromarray(pixels)
 
 
 Objects = tuple[SceneObject, ...]
