@@ -56,11 +56,11 @@ class _Limit:
 
 _BRIGHTNESS = _Limit(side=20, even=4.0, edges=0.15)
 """For the mean brightness."""
-_PIXELS = _Limit(side=12, even=9.0, edges=1.5)
+_PIXELS = _Limit(side=12, even=10.5, edges=1.75)
 """For the mean difference of the pixels."""
-_COLOUR = _Limit(side=32, even=7.5)
+_COLOUR = _Limit(side=32, even=8.0, edges=0.4)
 """For the mean of red and blue without brightness; files keep colour at half the size."""
-_CAST = _Limit(side=32, even=7.0)
+_CAST = _Limit(side=32, even=8.5)
 """For the mean colour before tones are fitted: other hues make another picture."""
 
 
