@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
 
-from glit.attaching.agreement import EVEN, agreement
+from glit.attaching.agreement import EVEN, agreement, likeness
 from glit.attaching.features import SIDE, Features, as_compared, find_features
 from glit.attaching.matches import (
     LEAST_MATCHES,
@@ -20,6 +19,7 @@ from glit.attaching.matches import (
     turned_back,
 )
 from glit.attaching.placement import Placement
+from glit.attaching.tones import LUMA
 
 if TYPE_CHECKING:
     from jaxtyping import Float32
@@ -104,15 +104,15 @@ def align(published: Looks, found: Looks) -> Aligned | None:
 def _hypotheses(published: Looks, found: Looks) -> Iterator[tuple[Placement, Line]]:
     """Places that may be: the whole picture in each way it can be turned, and what matches say."""
     height, width = published.pixels.shape[:2]
-    tiny = _tiny(published.pixels)
+    grey, own_grey = published.pixels @ LUMA, found.pixels @ LUMA
     frame = {"left": 0.0, "top": 0.0, "right": 1.0, "bottom": 1.0}
     border = even_border(found.pixels)
     for flip in (False, True):
         for turn in (0, 90, 180, 270):
             placement = Placement(mirrored=flip, turned=turn, **frame)
             for inside in (None, border) if border else (None,):
-                undone, (x0, y0, x1, y1) = _inside(found.pixels, inside, placement)
-                if _correlation(tiny, _tiny(undone[y0:y1, x0:x1])) >= _LIKELY:
+                undone, (x0, y0, x1, y1) = _inside(own_grey, inside, placement)
+                if likeness(grey, undone[y0:y1, x0:x1]) >= _LIKELY:
                     yield placement, (((x1 - x0) / width, x0), ((y1 - y0) / height, y0))
     for flip, own in ((False, found.features), (True, found.features.mirrored())):
         matched = find_matches(published.features, own)
@@ -138,17 +138,6 @@ def _is_near(one: Line, two: Line) -> bool:
     )
 
 
-def _tiny(pixels: Pixels) -> Float32[np.ndarray, "16 16"]:
-    grey = Image.fromarray(pixels).convert("L")
-    return np.asarray(grey.resize((16, 16), Image.Resampling.BOX), np.float32)
-
-
-def _correlation(one: Float32[np.ndarray, "16 16"], two: Float32[np.ndarray, "16 16"]) -> float:
-    """Correlation of grey values, -1 to 1."""
-    one, two = one - one.mean(), two - two.mean()
-    return float((one * two).sum() / max(np.sqrt((one**2).sum() * (two**2).sum()), 1e-6))
-
-
 def even_border(pixels: Pixels) -> tuple[int, int, int, int] | None:
     """The corners of what lies inside an even border, one of the colour of the upper left pixel;
     None if there is no border."""
@@ -163,8 +152,8 @@ def even_border(pixels: Pixels) -> tuple[int, int, int, int] | None:
 
 
 def _inside(
-    pixels: Pixels, box: tuple[int, int, int, int] | None, placement: Placement
-) -> tuple[Pixels, tuple[int, int, int, int]]:
+    pixels: Float32[np.ndarray, "H W"], box: tuple[int, int, int, int] | None, placement: Placement
+) -> tuple[Float32[np.ndarray, "h w"], tuple[int, int, int, int]]:
     """A found picture, undone, and the corners there of a box of it."""
     undone = placement.undo(pixels)
     if box is None:

@@ -93,5 +93,6 @@ def fit_line(there: Float32[np.ndarray, "M 2"], here: Float32[np.ndarray, "M 2"]
 
 
 def _line(x: Float32[np.ndarray, " M"], y: Float32[np.ndarray, " M"]) -> tuple[float, float]:
-    shift, scale = np.polynomial.polynomial.polyfit(x.astype(float), y.astype(float), 1)
-    return float(scale), float(shift)
+    away = x - x.mean()
+    scale = float(away @ y) / max(float(away @ away), 1e-6)
+    return scale, float(y.mean()) - scale * float(x.mean())
