@@ -33,7 +33,11 @@ def toned(
     """Return the published pixels in the tones of the found ones: brighter, darker, with more or
     less contrast or colour; None if no such change explains them."""
     step = max(1, there.size // 3 // _SAMPLED)
-    before, some, wanted = (each.reshape(-1, 3)[::step] for each in (there, contrasted, here))
+    before, wanted = (each.reshape(-1, 3)[::step] for each in (there, here))
+    greyed = _is_grey(wanted) and not _is_grey(before)
+    if greyed:  # other weights of the channels would hide that an object of one colour is missing
+        contrasted = np.repeat((contrasted @ LUMA)[..., None], 3, axis=2)
+    some = contrasted.reshape(-1, 3)[::step]
     mixing, shift = np.empty((3, 3), np.float32), np.empty(3, np.float32)
     for channel in range(3):
         columns = np.stack([some[:, channel], some @ LUMA, np.ones(len(some), np.float32)], 1)
@@ -50,7 +54,7 @@ def toned(
         mixing[channel] = grey * LUMA
         mixing[channel, channel] += own
     fitted = (contrasted @ mixing.T + shift).clip(0, 255)
-    if _is_grey(wanted) and not _is_grey(before):
+    if greyed:
         return fitted, "grey"
     moved = np.abs(fitted.reshape(-1, 3)[::step] - before).mean()
     return fitted, "same" if moved < 4 else "changed"

@@ -238,7 +238,7 @@ def take_twins(
     draw = random.Random(seed)
     published = [looks_of(decode(thumbnail(np.asarray(each))), each.size) for each in images]
     total = taken = 0
-    for number in cycle(range(len(images))):
+    for number in cycle(draw.sample(range(len(images)), len(images))):
         for kind, twin in twins(number, draw):
             name = draw.choice(["none", "none", "one", "two"])
             change = {
