@@ -1,7 +1,8 @@
 """Annotations without pictures, and the pictures that a user has for them.
 
-``pictures.py`` writes what tells pictures apart; ``index.py`` looks at a user's files;
-``search.py`` proposes which may be which; ``align.py`` finds where one lies in the other
-(``matches.py``) and whether it is that one (``agreement.py``); ``moved_row.py`` moves a row there;
-``attach.py`` is the command.
+``pictures.py`` writes what tells pictures apart, ``published.py`` reads it; ``user_pictures.py``
+looks at a user's files; ``search.py`` finds which are which: ``lookup.py`` proposes, ``align.py``
+finds where one lies in the other (``features.py``, ``matches.py``, ``placement.py``) and
+``agreement.py`` whether it is that one. ``writer.py`` writes the rows, each moved into its
+picture's frame (``moved_row.py``); ``attach.py`` is the command.
 """

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
 
-from glit.attaching.agreement import EVEN, agreement
-from glit.attaching.features import Features, as_compared, find_features
+from glit.attaching.agreement import EVEN, agreement, likeness
+from glit.attaching.features import SIDE, Features, as_compared, find_features
 from glit.attaching.matches import (
     LEAST_MATCHES,
     Line,
@@ -20,19 +19,15 @@ from glit.attaching.matches import (
     turned_back,
 )
 from glit.attaching.placement import Placement
+from glit.attaching.tones import LUMA
 
 if TYPE_CHECKING:
     from jaxtyping import Float32
 
     from glit.images import Pixels
 
-_MOST_APART = {"same": 9.0, "changed": 7.0, "grey": 5.0}
-"""Difference, in grey levels, up to which two pictures are the same one: less where tones changed,
-as those hide differences."""
-_MOST_ROUGH, _COARSE = (11.0, 15.0), 1.2
-"""The same for single pixels; the second for coarse pictures, whose edges a new encoding moves."""
-_SURE = 4.5
-"""Difference from which no other place is tried."""
+_SURE = 0.5
+"""Share of the limits from which no other place is tried."""
 _SLACK = 0.03
 """Share of the longer side by which a place may be off."""
 _LEAST_SHOWN = 0.15
@@ -46,12 +41,9 @@ class Aligned:
     """A found picture's place in the published one, and how well its pixels agree."""
 
     placement: Placement
-    matches: int
-    """Points that lie at the same place in both; 0 for a whole picture that needed none."""
     shown: float
     """See :class:`glit.attaching.agreement.Agreement`; so for the others."""
     apart: float
-    rough: float
     colours: str
 
 
@@ -84,20 +76,22 @@ def looks_of(pixels: Pixels, size: tuple[int, int] | None = None) -> Looks:
     )
 
 
-def align(published: Looks, found: Looks, mirrored: Features) -> Aligned | None:
+def align(published: Looks, found: Looks) -> Aligned | None:
     """Find the place of a picture in a published one.
 
     Args:
         published: the published picture.
         found: the other.
-        mirrored: features of the other one, mirrored.
 
     Returns:
         The place in which they agree best; None if there is none in which they do.
     """
-    best = None
-    for placement, line, matches in _hypotheses(published, found, mirrored):
-        aligned = _compared(published, found, placement, line, matches)
+    best, tried = None, []
+    for placement, line in _hypotheses(published, found):
+        if any(placement == other and _is_near(line, own) for other, own in tried):
+            continue
+        tried.append((placement, line))
+        aligned = _compared(published, found, placement, line)
         if aligned is None:
             continue
         if best is None or aligned.apart < best.apart:
@@ -107,22 +101,20 @@ def align(published: Looks, found: Looks, mirrored: Features) -> Aligned | None:
     return best
 
 
-def _hypotheses(
-    published: Looks, found: Looks, mirrored: Features
-) -> Iterator[tuple[Placement, Line, int]]:
+def _hypotheses(published: Looks, found: Looks) -> Iterator[tuple[Placement, Line]]:
     """Places that may be: the whole picture in each way it can be turned, and what matches say."""
     height, width = published.pixels.shape[:2]
-    tiny = _tiny(published.pixels)
+    grey, own_grey = published.pixels @ LUMA, found.pixels @ LUMA
     frame = {"left": 0.0, "top": 0.0, "right": 1.0, "bottom": 1.0}
     border = even_border(found.pixels)
     for flip in (False, True):
         for turn in (0, 90, 180, 270):
             placement = Placement(mirrored=flip, turned=turn, **frame)
             for inside in (None, border) if border else (None,):
-                undone, (x0, y0, x1, y1) = _inside(found.pixels, inside, placement)
-                if _correlation(tiny, _tiny(undone[y0:y1, x0:x1])) >= _LIKELY:
-                    yield placement, (((x1 - x0) / width, x0), ((y1 - y0) / height, y0)), 0
-    for flip, own in ((False, found.features), (True, mirrored)):
+                undone, (x0, y0, x1, y1) = _inside(own_grey, inside, placement)
+                if likeness(grey, undone[y0:y1, x0:x1]) >= _LIKELY:
+                    yield placement, (((x1 - x0) / width, x0), ((y1 - y0) / height, y0))
+    for flip, own in ((False, found.features), (True, found.features.mirrored())):
         matched = find_matches(published.features, own)
         if len(matched) < LEAST_MATCHES:
             continue
@@ -132,20 +124,18 @@ def _hypotheses(
             placement = Placement(mirrored=flip, turned=-turn % 360 if flip else turn, **frame)
             size = placement.undone_size(*found.pixels.shape[1::-1])
             here = turned_back(own.points[b], turn) * np.array(size, np.float32)
-            line, matches = fit_line(there, here)
+            line = fit_line(there, here)
             if line is not None:
-                yield placement, line, matches
+                yield placement, line
 
 
-def _tiny(pixels: Pixels) -> Float32[np.ndarray, "16 16"]:
-    grey = Image.fromarray(pixels).convert("L")
-    return np.asarray(grey.resize((16, 16), Image.Resampling.BOX), np.float32)
-
-
-def _correlation(one: Float32[np.ndarray, "16 16"], two: Float32[np.ndarray, "16 16"]) -> float:
-    """Correlation of grey values, -1 to 1."""
-    one, two = one - one.mean(), two - two.mean()
-    return float((one * two).sum() / max(np.sqrt((one**2).sum() * (two**2).sum()), 1e-6))
+def _is_near(one: Line, two: Line) -> bool:
+    """Return whether two places differ by less than a pixel, so that refined they are one."""
+    return all(
+        abs((a - b) * end + shift - other) < 1
+        for (a, shift), (b, other) in zip(one, two, strict=True)
+        for end in (0, SIDE)
+    )
 
 
 def even_border(pixels: Pixels) -> tuple[int, int, int, int] | None:
@@ -162,8 +152,8 @@ def even_border(pixels: Pixels) -> tuple[int, int, int, int] | None:
 
 
 def _inside(
-    pixels: Pixels, box: tuple[int, int, int, int] | None, placement: Placement
-) -> tuple[Pixels, tuple[int, int, int, int]]:
+    pixels: Float32[np.ndarray, "H W"], box: tuple[int, int, int, int] | None, placement: Placement
+) -> tuple[Float32[np.ndarray, "h w"], tuple[int, int, int, int]]:
     """A found picture, undone, and the corners there of a box of it."""
     undone = placement.undo(pixels)
     if box is None:
@@ -179,16 +169,12 @@ def _inside(
     )
 
 
-def _compared(
-    published: Looks, found: Looks, placement: Placement, line: Line, matches: int
-) -> Aligned | None:
+def _compared(published: Looks, found: Looks, placement: Placement, line: Line) -> Aligned | None:
     """Compare the pixels of two pictures at a place; None if they are not those of one picture."""
     undone = np.ascontiguousarray(placement.undo(found.pixels))
     coarse = max(published.coarse, found.coarse / max(line[0][0], line[1][0]))
     agreed = agreement(published.pixels, undone, line, coarse)
-    if agreed is None or agreed.shown < _LEAST_SHOWN:
-        return None
-    if agreed.apart > _MOST_APART[agreed.colours] or agreed.rough > _MOST_ROUGH[coarse > _COARSE]:
+    if agreed is None or agreed.shown < _LEAST_SHOWN or agreed.apart > 1:
         return None
     (sx, tx), (sy, ty) = agreed.line
     height, width = published.pixels.shape[:2]
@@ -201,8 +187,8 @@ def _compared(
     if not _is_cut_or_padded(placed, published.size):
         return None
     return Aligned(
-        placement=placed, matches=matches, shown=agreed.shown, apart=agreed.apart,
-        rough=agreed.rough, colours=agreed.colours,
+        placement=placed, shown=agreed.shown, apart=agreed.apart,
+        colours=agreed.colours,
     )  # fmt: skip
 
 

@@ -40,6 +40,16 @@ class Features:
     def __len__(self) -> int:
         return len(self.points)
 
+    def mirrored(self) -> Features:
+        """Return the points of the picture with left and right exchanged."""
+        # 4 x 4 cells along and across the direction of the point, of 8 directions each
+        cells = self.descriptors.reshape(-1, 4, 4, 8)
+        return Features(
+            points=self.points * np.array([-1, 1], np.float32) + np.array([1, 0], np.float32),
+            angles=(180 - self.angles) % 360,
+            descriptors=cells[:, ::-1][..., -np.arange(8) % 8].reshape(-1, 128),
+        )
+
 
 def require_opencv() -> Any:
     """Return the module ``cv2``.

@@ -62,10 +62,8 @@ def turned_back(points: Float32[np.ndarray, "M 2"], turned: int) -> Float32[np.n
     return np.stack([x, y], axis=1)
 
 
-def fit_line(
-    there: Float32[np.ndarray, "M 2"], here: Float32[np.ndarray, "M 2"]
-) -> tuple[Line | None, int]:
-    """The scale and shift that most matches agree on, and how many do."""
+def fit_line(there: Float32[np.ndarray, "M 2"], here: Float32[np.ndarray, "M 2"]) -> Line | None:
+    """Return the scale and shift that most matches agree on; None if too few do."""
     draw = np.random.default_rng(0).integers(0, len(there), (_TRIALS, 2))
     one, two = there[draw[:, 0]], there[draw[:, 1]]
     with np.errstate(all="ignore"):
@@ -75,7 +73,7 @@ def fit_line(
         can_be &= ((scale >= _SCALES[0]) & (scale <= _SCALES[1])).all(1)
         can_be &= np.abs(np.log(scale[:, 0] / scale[:, 1])) <= np.log(_SQUEEZE)
     if not can_be.any():
-        return None, 0
+        return None
     scale, shift = scale[can_be], shift[can_be]
     within = _NEAR * SIDE * np.maximum(scale.max(1), 1)
     misses = np.abs(there[None] * scale[:, None] + shift[:, None] - here[None]).max(2)
@@ -84,16 +82,17 @@ def fit_line(
     line = ((1.0, 0.0), (1.0, 0.0))
     for _ in range(3):
         if held.sum() < LEAST_MATCHES:
-            return None, 0
+            return None
         line = (_line(there[held, 0], here[held, 0]), _line(there[held, 1], here[held, 1]))
         fitted = np.stack([line[k][0] * there[:, k] + line[k][1] for k in (0, 1)], axis=1)
         miss = np.abs(fitted - here).max(1)
         held = miss <= max(2.5 * float(np.median(miss[held])), 0.5)
     if min(line[0][0], line[1][0]) <= 0:
-        return None, 0
-    return line, int(held.sum())
+        return None
+    return line
 
 
 def _line(x: Float32[np.ndarray, " M"], y: Float32[np.ndarray, " M"]) -> tuple[float, float]:
-    shift, scale = np.polynomial.polynomial.polyfit(x.astype(float), y.astype(float), 1)
-    return float(scale), float(shift)
+    away = x - x.mean()
+    scale = float(away @ y) / max(float(away @ away), 1e-6)
+    return scale, float(y.mean()) - scale * float(x.mean())

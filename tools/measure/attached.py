@@ -1,9 +1,9 @@
-"""Are pictures found again? ``python -m tools.measure.attached PICTURES``.
+"""Are pictures found again, and near twins not? ``python -m tools.measure.attached PICTURES``.
 
-Every picture of a folder is published as a thumbnail, then changed in each of fourteen ways and in
-random pairs of them, and looked for among all thumbnails. Told are the share found, and the IoU of
-random boxes that were moved with the right ones. Then near twins are made (a part in other colours,
-a part replaced by another of the picture, other hues) and compared with their originals: none of
+Every picture of a folder, or drawn scene, is published as a thumbnail, then changed in each of
+fourteen ways and in random pairs of them, and looked for among all thumbnails. The first table has
+the share found, and the IoU of random boxes that were moved with the right ones. Then near twins
+(``near_twins.py``) are compared with their originals, unchanged or changed in such ways: none of
 them may be taken.
 """
 
@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import io
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +23,31 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from glit.attaching.align import Aligned, Looks, align, looks_of
 from glit.attaching.features import require_opencv
-from glit.attaching.index import looks_both_ways
+from glit.attaching.lookup import Index, describe_found, describe_published
 from glit.attaching.pictures import thumbnail
-from glit.attaching.search import Described, Index, hashes, signatures
 from glit.data.geometry import iou
 from glit.images import decode
-from glit.images.likeness import look
 from glit.runtime.tables import Table, markdown
+from glit.scenes.layout import draw_scene
+from glit.scenes.render import render
 from tools.measure.console import ended, say
+from tools.measure.near_twins import (
+    GRAIN,
+    GRAIN_BLUR,
+    HUES,
+    differs,
+    is_grey,
+    part_twins,
+    scene_twins,
+)
 
 Boxes = np.ndarray
 Change = Callable[[Image.Image, random.Random], tuple[Image.Image, Callable[[Boxes], Boxes]]]
-_LONGEST = 1600
+_LONGEST = 1024
 _SLACK = 0.01
+_TWIN = 480
+"""Longest side, in pixels, of photographs that near twins are made of."""
+_SCENE, _SCENES_SEED = 256, 9
 
 
 def _saved(image: Image.Image, quality: int = 85, kind: str = "JPEG") -> Image.Image:
@@ -135,25 +149,6 @@ def _pair(draw: random.Random) -> Change:
     return changed
 
 
-def _twins(image: Image.Image, draw: random.Random) -> Iterator[tuple[str, Image.Image]]:
-    """Pictures that differ visibly in a part of 1 % or more, or in hue."""
-    width, height = image.size
-    side = draw.uniform(0.12, 0.25) * min(width, height)
-    x, y = int(draw.uniform(0, width - side)), int(draw.uniform(0, height - side))
-    part = image.crop((x, y, int(x + side), int(y + side)))
-    one, two = image.copy(), image.copy()
-    red, green, blue = part.split()
-    one.paste(Image.merge("RGB", (green, blue, red)), (x, y))
-    ax, ay = draw.randint(0, width - part.width), draw.randint(0, height - part.height)
-    two.paste(image.crop((ax, ay, ax + part.width, ay + part.height)), (x, y))
-    red, green, blue = image.split()
-    whole = Image.merge("RGB", (green, blue, red))
-    for name, twin in (("part in other colours", one), ("part replaced", two), ("hues", whole)):
-        apart = np.abs(np.asarray(twin, np.int16) - np.asarray(image)).mean(2)
-        if (apart > 15).mean() >= 0.01:
-            yield name, twin
-
-
 class Gallery:
     """Published pictures, to look others up in."""
 
@@ -162,24 +157,16 @@ class Gallery:
         told = []
         for image in images:
             small = looks_of(decode(thumbnail(np.asarray(image))), image.size)
-            value = look(small.pixels).hash
-            own = np.array([] if value is None else [value], np.int64).view(np.uint64)
-            told.append(Described(hashes=own, signatures=signatures(small.features)))
+            told.append(describe_published(small))
             self._looks.append(small)
         self._index = Index(told)
 
     def find(self, image: Image.Image) -> dict[int, Aligned]:
         """Return the published pictures that a picture is taken for, and its places there."""
-        looks, mirrored = looks_both_ways(np.asarray(image))
-        own = np.concatenate([signatures(looks.features), signatures(mirrored)])
-        proposed = self._index.propose(Described(hashes=hashes(looks.pixels), signatures=own))
-        tried = {n: align(self._looks[n], looks, mirrored) for n in proposed}
+        looks = looks_of(np.asarray(image))
+        proposed = self._index.propose(describe_found(looks))
+        tried = {n: align(self._looks[n], looks) for n in proposed}
         return {n: each for n, each in tried.items() if each is not None}
-
-    def is_taken(self, image: Image.Image, number: int) -> bool:
-        """Return whether a picture is taken for a published one."""
-        looks, mirrored = looks_both_ways(np.asarray(image))
-        return align(self._looks[number], looks, mirrored) is not None
 
 
 def _boxes(size: tuple[int, int], draw: random.Random) -> Boxes:
@@ -192,8 +179,14 @@ def _boxes(size: tuple[int, int], draw: random.Random) -> Boxes:
     return np.array(made)
 
 
-def measure(images: list[Image.Image], *, pairs: int, twins: int, seed: int) -> str:
-    """Change, find and compare; the tables as Markdown."""
+def find_changed(images: list[Image.Image], *, pairs: int, seed: int) -> Table:
+    """Change pictures, look them up among all, and move boxes with them.
+
+    Args:
+        images: the published pictures.
+        pairs: random pairs of changes a picture.
+        seed: of random choices.
+    """
     gallery = Gallery(images)
     rows = []
     draw = random.Random(seed)
@@ -220,45 +213,109 @@ def measure(images: list[Image.Image], *, pairs: int, twins: int, seed: int) -> 
                      f"{low:.3f}", str(others)])  # fmt: skip
         say(" | ".join(rows[-1]))
     heads = ["change", "found", "share", "IoU, median", "IoU, 5 %", "also taken for another"]
-    return markdown([Table(heads=heads, rows=rows, words=1), _false(gallery, images, twins, draw)])
+    return Table(heads=heads, rows=rows, words=1)
 
 
-def _false(gallery: Gallery, images: list[Image.Image], wanted: int, draw: random.Random) -> Table:
-    tried: dict[str, list[bool]] = {}
-    changes = [CHANGES[name] for name in ("JPEG, quality 40", "padded to a square", "mirrored")]
-    total = 0
-    while total < wanted:
-        for number, image in enumerate(images):
-            for name, twin in _twins(image, draw):
-                changed, _ = draw.choice(changes)(twin, draw)
-                tried.setdefault(name, []).append(gallery.is_taken(changed, number))
-                total += 1
+Twins = Callable[[int, random.Random], Iterator[tuple[str, Image.Image]]]
+
+
+def take_twins(
+    images: list[Image.Image], twins: Twins, *, wanted: int, seed: int, save: Path | None
+) -> Table:
+    """Compare near twins with their originals.
+
+    A twin is compared as it is, after one of the changes, or after two. It counts if it differs
+    visibly from the original after the same change; other hues of what was made grey do not.
+
+    Args:
+        images: the published pictures.
+        twins: makes near twins of the picture of a number.
+        wanted: how many to compare.
+        seed: of random choices.
+        save: folder for those that are taken for their original.
+    """
+    tried: dict[str, list[bool]] = defaultdict(list)
+    draw = random.Random(seed)
+    published = [looks_of(decode(thumbnail(np.asarray(each))), each.size) for each in images]
+    total = taken = 0
+    for number in cycle(draw.sample(range(len(images)), len(images))):
+        for kind, twin in twins(number, draw):
+            name = draw.choice(["none", "none", "one", "two"])
+            change = {
+                "none": _unchanged, "one": draw.choice([*CHANGES.values()]), "two": _pair(draw)
+            }[name]  # fmt: skip
+            same = draw.random()  # so that both are cut alike
+            original, _ = change(images[number], random.Random(same))
+            changed, _ = change(twin, random.Random(same))
+            blur = {"blur": GRAIN_BLUR} if kind == GRAIN else {}
+            if not differs(original, changed, **blur) or (kind == HUES and is_grey(changed)):
+                continue
+            aligned = align(published[number], looks_of(np.asarray(changed)))
+            tried[kind].append(aligned is not None)
+            total += 1
+            if aligned is not None:
+                taken += 1
+                say(f"taken: {kind}, changed by {name}, {aligned}")
+                if save is not None:
+                    pair = np.concatenate([np.asarray(original), np.asarray(changed)], axis=1)
+                    Image.fromarray(pair).save(save / f"{seed}-{total}.png")
+            if total % 500 == 0:
+                say(f"{total} near twins, {taken} taken")
             if total >= wanted:
-                break
-        say(f"{total} near twins, {sum(map(sum, tried.values()))} taken")
-    rows = [[name, str(len(each)), str(sum(each))] for name, each in tried.items()]
-    return Table(heads=["near twin", "compared", "taken"], rows=rows, words=1)
+                rows = [[k, str(len(each)), str(sum(each))] for k, each in sorted(tried.items())]
+                rows.append(["all", str(total), str(taken)])
+                return Table(heads=["near twin", "compared", "taken"], rows=rows, words=1)
+    raise AssertionError("there is a picture")
+
+
+def _unchanged(image: Image.Image, _: random.Random) -> Any:
+    return image, lambda boxes: boxes
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tools.measure.attached", description=__doc__)
     add = parser.add_argument
-    add("pictures", type=Path, help="a folder of pictures")
+    add("pictures", type=Path, nargs="?", help="a folder of pictures")
+    add("--scenes", type=int, default=0, help="hard scenes to draw instead")
     add("--most", type=int, default=300, help="pictures to take")
     add("--pairs", type=int, default=2, help="random pairs of changes a picture")
-    add("--twins", type=int, default=10_000, help="near twins to compare")
+    add("--changes", action=argparse.BooleanOptionalAction, default=True)
+    add("--twins", type=int, default=5_000, help="near twins to compare")
+    add("--save", type=Path, help="a folder for twins that are taken for their original")
     add("--seed", type=int, default=0)
     given = parser.parse_args()
     require_opencv().setNumThreads(1)
-    images = []
-    for path in sorted(given.pictures.rglob("*"))[: given.most]:
-        if path.is_file():
-            image = Image.fromarray(decode(path.read_bytes()))
-            image.thumbnail((_LONGEST, _LONGEST))
-            images.append(image)
+    images, small, scenes = [], [], []
+    if given.pictures is None:
+        scenes = [draw_scene(_SCENES_SEED, n, level="hard") for n in range(given.scenes)]
+        images = [Image.fromarray(render(each, size_px=_SCENE).pixels) for each in scenes]
+        small = images
+    else:
+        for path in sorted(given.pictures.rglob("*"))[: given.most]:
+            if path.is_file():
+                image = Image.fromarray(decode(path.read_bytes()))
+                image.thumbnail((_LONGEST, _LONGEST))
+                images.append(image)
+                small.append(image.copy())
+                small[-1].thumbnail((_TWIN, _TWIN))
     say(f"{len(images)} pictures")
-    print(measure(images, pairs=given.pairs, twins=given.twins, seed=given.seed))
+
+    def twins(number: int, draw: random.Random) -> Iterator[tuple[str, Image.Image]]:
+        yield from part_twins(small[number], small[:number] + small[number + 1 :], draw)
+        if scenes:
+            yield from scene_twins(scenes[number], draw, size_px=_SCENE)
+
+    if given.save is not None:
+        given.save.mkdir(parents=True, exist_ok=True)
+    tables = []
+    if given.changes:
+        tables.append(find_changed(images, pairs=given.pairs, seed=given.seed))
+    if given.twins:
+        tables.append(
+            take_twins(small, twins, wanted=given.twins, seed=given.seed, save=given.save)
+        )
+    print(markdown(tables))
 
 
 if __name__ == "__main__":

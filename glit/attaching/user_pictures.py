@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from glit.attaching.align import Looks, looks_of
-from glit.attaching.features import Features, find_features
+from glit.attaching.align import looks_of
+from glit.attaching.lookup import BYTES, Described, describe_found
 from glit.attaching.pictures import pixels_sha256
-from glit.attaching.search import BYTES, Described, hashes, signatures
 from glit.errors import InputError, StorageError, first_line
 from glit.images import ImageError, decode
 from glit.inputs.files import ImageFiles
@@ -30,10 +29,9 @@ from glit.runtime.prefetch import batched, map_ahead
 from glit.storage.checksummed_parquet import SealError, read_sealed, write_sealed
 
 if TYPE_CHECKING:
-    from glit.images import Pixels
     from glit.runtime.progress import StageProgress
 
-_VERSION = 1
+_VERSION = 2
 """Of what is computed of a file."""
 _FILES_A_PART = 256
 _SCHEMA = pa.schema(
@@ -150,20 +148,10 @@ class UserPictures:
         row["pixels_sha256"] = pixels_sha256(pixels)
         if row["pixels_sha256"] in wanted_pixels:
             return row
-        looks, mirrored = looks_both_ways(pixels)
+        told = describe_found(looks_of(pixels))
         return {
-            **row,
-            "hashes": hashes(looks.pixels).tobytes(),
-            "signatures": np.concatenate(
-                [signatures(looks.features), signatures(mirrored)]
-            ).tobytes(),
-        }
-
-
-def looks_both_ways(pixels: Pixels) -> tuple[Looks, Features]:
-    """Return a user's picture as it is compared, and the features of it mirrored."""
-    looks = looks_of(pixels)
-    return looks, find_features(np.ascontiguousarray(looks.pixels[:, ::-1]))
+            **row, "hashes": told.hashes.tobytes(), "signatures": told.signatures.tobytes()
+        }  # fmt: skip
 
 
 def described(row: dict[str, Any]) -> Described:

@@ -1,0 +1,135 @@
+"""The pictures of a dataset that was published without them: hashes, and thumbnails."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from glit.attaching.align import Looks, looks_of
+from glit.attaching.lookup import Described, Index, describe_published
+from glit.attaching.pictures import PICTURES
+from glit.data.bounded_parquet import BoundedParquet
+from glit.dataset.reader import Dataset
+from glit.errors import DatasetError, first_line
+from glit.images import ImageError, decode
+from glit.runtime.cores import usable_cores
+from glit.runtime.prefetch import map_ahead
+
+_RECENT, _GROUPS = 64, 16
+"""Thumbnails, and row groups of them, that are kept."""
+_MOST_PIXELS = 1 << 20
+"""Of a thumbnail."""
+_NAMESAKES = 4
+"""Samples of one file name, at most, among which the name proposes."""
+
+
+class PublishedPictures:
+    """The hashes and thumbnails of a dataset's pictures; thumbnails are read when they are wanted.
+
+    Args:
+        dataset: the published dataset.
+        path: a local copy of its ``pictures.parquet``.
+
+    Raises:
+        DatasetError: the file is damaged, or not this dataset's.
+    """
+
+    def __init__(self, dataset: Dataset, path: Path) -> None:
+        self._dataset = dataset
+        try:
+            self._file = BoundedParquet(path)
+            table = self._file.read(columns=["sample_id", "pixels_sha256"])
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise DatasetError(f"{dataset.path}/{PICTURES}: {first_line(error)}") from error
+        self._groups: OrderedDict[int, Any] = OrderedDict()
+        self._ends = np.cumsum(
+            [self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)]
+        )
+        self._pixels = table["pixels_sha256"].to_pylist()
+        self.has_thumbnails = self._thumbnail(0) is not None
+        ids = dataset.table(["sample_id", "source_path", "width", "height"])
+        self._ids = ids["sample_id"].to_pylist()
+        if table["sample_id"].to_pylist() != self._ids:
+            raise DatasetError(
+                f"{dataset.path}/{PICTURES}: its samples are not those of the data files; export "
+                "the dataset again"
+            )
+        self._paths = ids["source_path"].to_pylist()
+        self._sizes = np.stack([ids["width"].to_numpy(), ids["height"].to_numpy()], axis=1)
+        self._recent: OrderedDict[int, Looks] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def size(self, sample: int) -> tuple[int, int]:
+        """Return width and height of a sample's picture."""
+        width, height = map(int, self._sizes[sample])
+        return width, height
+
+    def by_hash(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """Return the samples by hash of their file, and of their pixels."""
+        found: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
+        for known, values in zip(found, (self._ids, self._pixels), strict=True):
+            for number, value in enumerate(values):
+                if value:
+                    known.setdefault(value, []).append(number)
+        return found
+
+    def stems(self, samples: Sequence[int]) -> dict[str, list[int]]:
+        """Return the places of samples by their file's name; not of names that many have."""
+        found = defaultdict(list)
+        for place, sample in enumerate(samples):
+            found[stem(self._paths[sample])].append(place)
+        return {name: places for name, places in found.items() if len(places) <= _NAMESAKES}
+
+    def index(self, samples: Sequence[int]) -> Index:
+        """Return the index of some samples."""
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            return Index(list(map_ahead(pool, self._described, samples, most=2 * usable_cores())))
+
+    def looks(self, sample: int) -> Looks:
+        """Return a sample's picture as it is compared."""
+        with self._lock:
+            known = self._recent.get(sample)
+            data = b"" if known is not None else self._thumbnail(sample) or b""
+        if known is not None:
+            return known
+        try:
+            known = looks_of(decode(data, max_pixels=_MOST_PIXELS), self.size(sample))
+        except ImageError as error:
+            raise DatasetError(
+                f"{self._dataset.path}/{PICTURES}: the thumbnail of {self._ids[sample]} is "
+                f"damaged ({error})"
+            ) from error
+        with self._lock:
+            self._recent[sample] = known
+            while len(self._recent) > _RECENT:
+                self._recent.popitem(last=False)
+        return known
+
+    def _thumbnail(self, sample: int) -> bytes | None:
+        group = int(np.searchsorted(self._ends, sample, side="right"))
+        if group not in self._groups:
+            table = self._file.read_row_group(group, columns=["thumbnail"])
+            self._groups[group] = table["thumbnail"].combine_chunks()
+            while len(self._groups) > _GROUPS:
+                self._groups.popitem(last=False)
+        held = self._groups[group]
+        return held[sample - (int(self._ends[group]) - len(held))].as_py()
+
+    def _described(self, sample: int) -> Described:
+        return describe_published(self.looks(sample))
+
+
+def stem(path: str) -> str:
+    """Return a file's name without folder, ending and case.
+
+    >>> stem("a/Dog.01.JPG")
+    'dog.01'
+    """
+    return PurePosixPath(path).stem.casefold()

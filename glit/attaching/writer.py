@@ -1,0 +1,184 @@
+"""The dataset with its pictures: rows moved into the frames of the files that were found."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from glit.attaching.moved_row import moved_row
+from glit.attaching.pictures import PICTURES
+from glit.attaching.placement import Placement
+from glit.attaching.search import Found
+from glit.attaching.user_pictures import UserPictures
+from glit.curate.corrected_row import review
+from glit.data.data_files import series_of_file
+from glit.data.parquet import PINNED
+from glit.data.records import Drop
+from glit.data.schema import (
+    ATTACHED,
+    CORRECTED,
+    DROPS_SCHEMA,
+    dataset_schema,
+    further_columns,
+    hf_feature,
+)
+from glit.dataset.manifest import (
+    Manifest,
+    describe_data_file,
+    describe_file,
+    sum_without_pair,
+)
+from glit.dataset.reader import Dataset
+from glit.dataset.recorded_rules import pairings_of
+from glit.errors import InputError, RunError
+from glit.images import decode
+from glit.label.corrections import State
+from glit.plain import as_plain
+from glit.runtime.progress import StageProgress
+from glit.stages.pack import Pack, writer_options
+from glit.storage.store import Store
+
+
+class AttachedWriter:
+    """Writes the dataset with the pictures that were found; counts what it writes and leaves out.
+
+    Args:
+        dataset: the published dataset.
+        pictures: the user's pictures.
+        found: what was found, by the number of the sample.
+        ambiguous: files that may be the pictures of several samples, by the number of the sample.
+
+    Raises:
+        InputError: a column of the dataset has the name of one that is added.
+    """
+
+    def __init__(
+        self, dataset: Dataset, pictures: UserPictures, found: dict[int, Found],
+        ambiguous: dict[int, str],
+    ) -> None:  # fmt: skip
+        self._dataset, self._pictures = dataset, pictures
+        self._found, self._ambiguous = found, ambiguous
+        self._pairings = pairings_of(dataset.manifest)
+        cut = any(each.shown < 1 for each in found.values())
+        added = [*CORRECTED, ATTACHED] if cut else [ATTACHED]
+        own = [each for each in further_columns(dataset.schema) if each not in added]
+        if taken := {name for name, _ in own} & {name for name, _ in added}:
+            raise InputError(f"{dataset.path}: has a column {min(taken)} that is not glit's")
+        self.further = (*own, *added)
+        self.drops: list[dict[str, Any]] = []
+        self.dropped_in: Counter[int | None] = Counter()
+        self.ways: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+
+    @property
+    def changed(self) -> bool:
+        """True if the dataset does not hold the samples and boxes that were published."""
+        return bool(self.drops) or any(each.shown < 1 for each in self._found.values())
+
+    def write(self, folder: Path, progress: StageProgress) -> Manifest:
+        """Write all Parquet files; the manifest to write last."""
+        dataset, before = self._dataset, self._dataset.manifest
+        schema = dataset_schema(tokenizer=as_plain(before.tokenizer), further=self.further)
+        progress.begin("attach", total=len(dataset), done=0)
+        (folder / "data").mkdir()
+        files = {}
+        number = 0
+        for name in dataset.files:
+            written = 0
+            with pq.ParquetWriter(folder / name, schema, **writer_options(schema)) as writer:
+                for index, place in enumerate(dataset.places):
+                    if place.path != name:
+                        continue
+                    rows = list(self._rows(dataset.table(row_group=index), number, name))
+                    number += place.num_rows
+                    written += len(rows)
+                    if rows:
+                        table = pa.Table.from_pylist(rows, schema=schema)
+                        writer.write_table(table, row_group_size=len(rows))
+                    progress.advance(place.num_rows, place.num_rows - len(rows))
+            files[name] = describe_data_file(folder / name, written)
+        return self._manifest(folder, files)
+
+    def _rows(self, table: pa.Table, first: int, name: str) -> Iterator[dict[str, Any]]:
+        for sample, row in enumerate(table.to_pylist(), start=first):
+            made = self._made(sample, row)
+            if not isinstance(made, Drop):
+                self.ways[self._found[sample].how] += 1
+                yield made
+                continue
+            self.reasons[made.reason] += 1
+            self.dropped_in[series_of_file(name)] += 1
+            self.drops.append(
+                {key: row[key] for key in ("sample_id", "source_path")}
+                | {"stage": "attach", "reason": made.reason, "message": made.message, "attempt": 0}
+            )
+
+    def _made(self, sample: int, row: dict[str, Any]) -> dict[str, Any] | Drop:
+        found = self._found.get(sample)
+        if found is None:
+            if (file := self._ambiguous.get(sample)) is not None:
+                return Drop(reason="ambiguous_picture", message=f"{file} may be another's as well")
+            return Drop(reason="no_picture", message="none of the files is this picture")
+        data = self._pictures.read(found.file)
+        if hashlib.sha256(data).hexdigest() != found.sha256:
+            raise RunError(f"{found.file.path}: changed since it was looked at; run again")
+        pixels = decode(data)
+        height, width = pixels.shape[:2]
+        size = (row["width"], row["height"])
+        placement = found.placement or Placement(left=0, top=0, right=size[0], bottom=size[1])
+        if (width, height) != size or found.placement is not None:
+            made = moved_row(row, placement, width, height, self._pairings)
+            if isinstance(made, Drop):
+                return made
+            row = made
+        told = {"file": self._pictures.place(found.file), "sha256": found.sha256, "how": found.how,
+                "colours": found.colours, **dataclasses.asdict(placement)}  # fmt: skip
+        empty = {"by_hand": [], "review": review(State())}
+        path = {"bytes": data, "path": row["source_path"]}
+        return {**empty, **row, "image": path, ATTACHED[0]: told}
+
+    def _manifest(self, folder: Path, files: dict[str, Any]) -> Manifest:
+        """The manifest; writes the lists of what is left out."""
+        before, number = self._dataset.manifest, len(self.drops)
+        source = Store(self._dataset.path)
+        for name in before.files.keys() - files.keys() - {PICTURES}:
+            (folder / name).write_bytes(source.read(name))
+        if number:
+            new = pa.Table.from_pylist(self.drops, schema=DROPS_SCHEMA)
+            drops = pa.concat_tables([self._dataset.drops().cast(DROPS_SCHEMA), new])
+            pq.write_table(drops, folder / "drops.parquet", **PINNED)
+            files["drops.parquet"] = describe_file(folder / "drops.parquet", len(drops))
+        kept = {name: each for name, each in before.files.items() if name != PICTURES}
+        all_files = {**kept, **files}
+        reasons = Counter(before.counts.drops)
+        reasons.update({f"attach/{reason}": count for reason, count in self.reasons.items()})
+        pack = {**before.recipe.table(Pack.name), "image_store": "bytes"}
+        added = {name: hf_feature(kind) for name, kind in self.further}
+        return dataclasses.replace(
+            before,
+            recipe=before.recipe.with_table(Pack.name, pack),
+            counts=dataclasses.replace(
+                before.counts,
+                shipped=before.counts.shipped - number,
+                dropped=before.counts.dropped + number,
+                drops=dict(reasons),
+                without_pair=sum_without_pair(all_files),
+            ),
+            additions=tuple(
+                dataclasses.replace(
+                    each,
+                    shipped=each.shipped - self.dropped_in[place],
+                    dropped=each.dropped + self.dropped_in[place],
+                )
+                for place, each in enumerate(before.additions, start=1)
+            ),
+            files=all_files,
+            columns={**before.columns, **added},
+        )
