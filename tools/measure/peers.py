@@ -489,33 +489,29 @@ def _write_tars(dataset: Path, folder: Path) -> None:
             tars.write({"__key__": row.sample_id[:16], "jpg": row.image, "txt": row.caption.text})
 
 
-def measure(folder: Path, *, photographs: Path | None, only: Sequence[str], repeats: int) -> Row:
-    """Every way of every work, in turn; the report."""
-    make_inputs(folder / "inputs", photographs)
-    works = {}
-    for work in only:
-        ways = [way for way in WORKS[work][1] if importlib.util.find_spec(way.package)]
-        rounds = []
-        for number in range(repeats):
-            print(f"{work}, {number + 1} of {repeats}", flush=True)
-            rounds.append([_ask(folder, work, way.name) for way in ways])
-        answers = [found["answer"] for found in rounds[0]]
-        works[work] = {
-            way.name: {
-                **{
-                    key: median(each[number][key] for each in rounds)
-                    for key in ("wall_s", "cpu_s", "peak_mb")
-                },
-                **{
-                    f"{key}_of_glit": median(each[number][key] / each[0][key] for each in rounds)
-                    for key in ("wall_s", "cpu_s")
-                },
-                "quality": quality(folder / "inputs", work, answers[number], answers[0]),
-                "note": way.note,
-            }
-            for number, way in enumerate(ways)
+def measure(folder: Path, work: str, *, repeats: int) -> Row:
+    """Every way of a work, in turn: medians, and medians of the ratios of one round."""
+    ways = [way for way in WORKS[work][1] if importlib.util.find_spec(way.package)]
+    rounds = []
+    for number in range(repeats):
+        print(f"{work}, {number + 1} of {repeats}", flush=True)
+        rounds.append([_ask(folder, work, way.name) for way in ways])
+    answers = [found["answer"] for found in rounds[0]]
+    return {
+        way.name: {
+            **{
+                key: median(each[number][key] for each in rounds)
+                for key in ("wall_s", "cpu_s", "peak_mb")
+            },
+            **{
+                f"{key}_of_glit": median(each[number][key] / each[0][key] for each in rounds)
+                for key in ("wall_s", "cpu_s")
+            },
+            "quality": quality(folder / "inputs", work, answers[number], answers[0]),
+            "note": way.note,
         }
-    return {"machine": describe_machine("cpu"), "repeats": repeats, "works": works}
+        for number, way in enumerate(ways)
+    }
 
 
 def quality(inputs: Path, work: str, answer: Any, ours: Any) -> str:
@@ -608,11 +604,11 @@ def main() -> None:
     if given.one:
         print(json.dumps(_one(given.output, *given.one)))
         return
-    report = measure(
-        given.output, photographs=given.photographs, only=given.only, repeats=given.repeats
-    )
-    for path in write_report(given.output, "peers", report, page(report)):
-        print(path)
+    make_inputs(given.output / "inputs", given.photographs)
+    report: Row = {"machine": describe_machine("cpu"), "repeats": given.repeats, "works": {}}
+    for work in given.only:
+        report["works"][work] = measure(given.output, work, repeats=given.repeats)
+        print(*write_report(given.output, "peers", report, page(report)))
 
 
 if __name__ == "__main__":
