@@ -288,7 +288,7 @@ def main() -> None:
     require_opencv().setNumThreads(1)
     images, small, scenes = [], [], []
     if given.pictures is None:
-        scenes = [draw_scene(_SCENES_SEED, n, level="hard") for n in range(given.scenes)]
+        scenes = [draw_scene(_SCENES_SEED + given.seed, n, level="hard") for n in range(given.scenes)]
         images = [Image.fromarray(render(each, size_px=_SCENE).pixels) for each in scenes]
         small = images
     else:
