@@ -288,7 +288,8 @@ def main() -> None:
     require_opencv().setNumThreads(1)
     images, small, scenes = [], [], []
     if given.pictures is None:
-        scenes = [draw_scene(_SCENES_SEED + given.seed, n, level="hard") for n in range(given.scenes)]
+        seed = _SCENES_SEED + given.seed
+        scenes = [draw_scene(seed, n, level="hard") for n in range(given.scenes)]
         images = [Image.fromarray(render(each, size_px=_SCENE).pixels) for each in scenes]
         small = images
     else:
