@@ -24,6 +24,7 @@ from glit.errors import RunError
 from glit.images import Pixels
 from glit.models.device import pick_device
 from glit.models.files import weights_hash
+from glit.models.onednn import use_onednn
 from glit.models.tokenizer import TextTokenizer
 from glit.runtime.cores import num_threads
 from glit.runtime.prefetch import batched, map_ahead
@@ -98,11 +99,14 @@ class Embedder:
         tokenizer = open_tokenizer(found.folder)
         encoder = make_encoder(model.eval(), preprocessing, tokenizer, folder=found.folder)
         placed = pick_device(device)
+        encoder = encoder.to(placed)
+        for part in encoder.linear_parts():
+            use_onednn(part)
         return cls(
             name=name,
             checkpoint=found.checkpoint,
             folder=found.folder,
-            encoder=encoder.to(placed),
+            encoder=encoder,
             tokenizer=tokenizer,
             preprocessing=preprocessing,
             context=context or encoder.context,

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from glit.backends.matchers.clip import ClipMatcher
-from glit.backends.onednn import OneDnnLinear, can_use_onednn, linear, use_onednn
 from glit.backends.proposers import PROPOSERS
+from glit.models.onednn import OneDnnLinear, can_use_onednn, linear, use_onednn
 from glit.models.weights import resolve
 from glit.runtime.verified_paths import FastPathWarning
 from glit.stages.propose import ProposeConfig

@@ -40,9 +40,9 @@ class ClipMatcher:
         require("models", needed_for="the matcher")
         import torch
 
-        from glit.backends.onednn import use_onednn
         from glit.clip.image_processor import read_preprocessing, says_preprocessing
         from glit.clip.kinds import make_encoder, open_model, open_tokenizer
+        from glit.models.onednn import use_onednn
 
         self._torch = torch
         self._batch_size = config.batch_size

@@ -57,9 +57,9 @@ class SamDetector:
         require("sam", needed_for="propose.backend = 'sam'")
         config = SAM.settled(config)
         _check(config, model)
-        from glit.backends.onednn import use_onednn
         from glit.backends.sam.automatic import AutomaticMasks
         from glit.gpu.halves import use_split_products
+        from glit.models.onednn import use_onednn
 
         sam, thresholds = _load(model)
         if points := _points(config):

@@ -34,7 +34,7 @@ class YolosDetector:
         import torch
         from transformers import YolosForObjectDetection, YolosImageProcessor
 
-        from glit.backends.onednn import use_onednn
+        from glit.models.onednn import use_onednn
 
         self._torch = torch
         self._config = config

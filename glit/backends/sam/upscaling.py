@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glit.backends.onednn import linear
 from glit.gpu.halves import SplitLinear, can_split
+from glit.models.onednn import linear
 
 
 class Upscaling:
