@@ -7,8 +7,10 @@ import io
 import os
 import pickle
 import pickletools
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +20,7 @@ from glit.storage.members import spelt_on_disk
 T = TypeVar("T")
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 
+_MOST_FILES = 10_000
 ALL = "all"
 """The value of ``--split`` for every part."""
 
@@ -153,6 +156,22 @@ def leads_out(path: Path, folder: Path) -> str:
         f"{cut(str(path))}: leads out of {folder}; if it is meant, give --images the folder that "
         "holds all images"
     )
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a pipe or a device, at which a reader would wait for ever, and folders with one.
+
+    Raises:
+        InputError: it is one, or one of the first ten thousand files of the folder is.
+    """
+    inside = islice(path.iterdir(), _MOST_FILES) if path.is_dir() else [path]
+    for each in inside:
+        try:
+            mode = each.stat().st_mode
+        except OSError:
+            continue
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise InputError(f"{each}: no regular file (a pipe, a socket or a device)")
 
 
 def on_disk(path: Path, folder: Path) -> Path:
