@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from glit.errors import InputError
 from glit.storage.store import Store, absolute
 
 _MOST_BYTES = 8 << 20
+_SITE = re.compile(r"https?://[^/]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,10 @@ def _robots(text: str, agents: Collection[str]) -> list[tuple[str, bool]]:
 
 
 def _pattern(location: str) -> str:
-    """A pattern as paths of files have it: without escapes, and from the root on."""
-    plain = unquote(location)
+    """A pattern as paths of files have it: without escapes, and from the root on.
+
+    >>> _pattern("https://example.com/a%20b/"), _pattern("*.jpg")
+    ('/a b/', '*.jpg')
+    """
+    plain = unquote(_SITE.sub("", location))
     return plain if plain.startswith(("/", "*")) else "/" + plain
