@@ -45,15 +45,17 @@ class Agreement:
     shown: float
     """Share of the first picture that the second one shows, 0 to 1."""
     apart: float
-    """Difference of the means of the cell that differs most, in brightness or in colour."""
+    """Difference between the mean brightness or colour of the two pictures, in the cell where it is
+    largest."""
     rough: float
-    """Mean difference of the pixels of the cell in which it is greatest, in grey levels."""
+    """Mean difference between the pixels of the two pictures, in grey levels, in the cell where it is
+    largest."""
     colours: str
     """``same``, ``changed`` or ``grey``."""
 
 
 def agreement(published: Pixels, undone: Pixels, line: Line, coarse: float) -> Agreement | None:
-    """Lay a picture upon another one and compare what both show.
+    """Align a picture with another one and compare the area that both show.
 
     Args:
         published: the one.
