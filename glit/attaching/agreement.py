@@ -45,11 +45,11 @@ class Agreement:
     shown: float
     """Share of the first picture that the second one shows, 0 to 1."""
     apart: float
-    """Difference between the mean brightness or colour of the two pictures, in the cell where it is
+    """Difference between the mean brightness or colour of the two pictures in a cell, where it is
     largest."""
     rough: float
-    """Mean difference between the pixels of the two pictures, in grey levels, in the cell where it is
-    largest."""
+    """Mean difference between the pixels of the two pictures in a cell, where it is largest, in
+    grey levels."""
     colours: str
     """``same``, ``changed`` or ``grey``."""
 

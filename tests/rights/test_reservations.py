@@ -64,6 +64,7 @@ def test_an_address_counts_by_its_path(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     read = read_reservations(str(tmp_path / name), ("*",))
     assert (read.mining("a/b.jpg"), read.mining("b.jpg")) == ("prohibited", None)
+    assert read.mining("shard.tar::a/b.jpg") == "prohibited"
 
 
 TEXT = """\ufeff# a comment
