@@ -104,7 +104,7 @@ def _is_table(folder: Path, file: Path | None) -> bool:
 
 def _of_file(path: Path) -> str:
     suffix = path.suffix.lower()
-    if suffix == ".tar":
+    if suffix in (".tar", ".zip"):
         return "images"
     if suffix == ".p":
         return "refcoco"

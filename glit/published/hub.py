@@ -16,7 +16,7 @@ from glit.data.frames import stated_size, xywh_corners
 from glit.inputs.files import ImageFiles
 from glit.inputs.table import member
 from glit.published.files import ALL, chosen_parts
-from glit.published.region_image import RegionImage, named
+from glit.published.region_image import RegionImage
 from glit.storage.members import join
 
 _CAPTIONS = ("caption", "text")
@@ -133,11 +133,11 @@ def _objects(found: Any) -> Iterator[tuple[Sequence[float], Any]]:
     yield from zip(boxes, categories or [None] * len(boxes), strict=True)
 
 
-def _label(category: Any, names: Sequence[str]) -> str:
+def _label(category: Any, names: Sequence[str]) -> Any:
     if category is None or category == -1:  # a ClassLabel that is not known
         return ""
     if not names or not isinstance(category, int):
-        return named(category)
+        return category
     if not 0 <= category < len(names):
         raise ValueError(f"category {category}, want a number from 0 to {len(names) - 1}")
     return names[category]

@@ -223,4 +223,4 @@ def _add_result(image: RegionImage, result: dict[str, Any]) -> None:
         x, y, w, h = (as_number(value[key]) for key in ("x", "y", "width", "height"))
         box = (x * width / 100, y * height / 100, (x + w) * width / 100, (y + h) * height / 100)
     for label in value.get(kind) or [""]:
-        image.add(box, label=named(label), segmentation=segmentation, score=result.get("score"))
+        image.add(box, label=label, segmentation=segmentation, score=result.get("score"))

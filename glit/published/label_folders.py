@@ -13,7 +13,7 @@ from glit.images.formats import suffix_of
 from glit.published.files import ALL, chosen_parts, no_parts
 from glit.published.goal import published_place
 from glit.published.picture_folder import PictureFolder, files_below
-from glit.published.region_image import RegionImage, as_number, named, outline
+from glit.published.region_image import RegionImage, as_number, outline
 from glit.published.xml_files import element_text, xml_root
 
 _MOST_BYTES = 1 << 24
@@ -225,7 +225,7 @@ def _add_shape(image: RegionImage, shape: dict[str, Any]) -> None:
         box = (box[0], box[1], box[2] + 1, box[3] + 1)
     elif kind not in ("rectangle", "polygon"):
         raise ValueError(f"a {kind[:30]}, which has no box")
-    image.add(box, label=named(shape["label"]), segmentation=segmentation)
+    image.add(box, label=shape["label"], segmentation=segmentation)
 
 
 def _text_of(file: Path) -> str:

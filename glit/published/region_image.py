@@ -83,19 +83,20 @@ class RegionImage:
         """Add a text to the caption; its span there."""
         return self.say(text)(0, len(text))
 
-    def add(self, box: Sequence[float], *, key: str = "", label: str = "", **rest: Any) -> None:
+    def add(self, box: Sequence[float], *, key: str = "", label: Any = "", **rest: Any) -> None:
         """Add a region, and to ``rest[key]`` of one with this box.
 
         Args:
             box: xyxy.
             key: ``sentences`` or ``phrases``; empty for neither.
-            label: of the region.
+            label: of the region, a text or a number.
             rest: ``score``, ``spans``: those of the texts, and ``segmentation``: COCO's, in
                 pixels of the stated picture.
         """
         numbers = tuple(map(as_number, box[:4]))
         if len(numbers) != 4:
             raise ValueError(f"a box of {len(numbers)} numbers, want four")
+        label = named(label)
         if len(label) > _LABEL_CHARS:
             raise ValueError(f"a label of {len(label)} characters, want at most {_LABEL_CHARS}")
         if label and self.rows.get(numbers, {}).get("label", label) != label:

@@ -301,6 +301,8 @@ def test_boxes_of_tools_are_looked_at(images, tmp_path):
     assert format_of(tmp_path / "voc", None)[0] == "voc"
     (tmp_path / "a.xml").write_text('<annotations>\n<image id="0" name="0.png"/></annotations>')
     assert format_of(tmp_path / "a.xml", None)[0] == "cvat"
+    (tmp_path / "a.zip").touch()
+    assert format_of(tmp_path / "a.zip", None)[0] == "images"
 
 
 def test_licences_are_counted_up_to_a_number(audited, images, tmp_path, monkeypatch):

@@ -351,6 +351,26 @@ def test_ids_of_coco(tmp_path, pictures):
             taken("coco-instances", write(source, json.dumps(values)), pictures)
 
 
+def test_a_class_may_be_a_number_and_not_nothing(tmp_path, pictures):
+    boxes = [{"bbox": [n, 1, 9, 9], "category": name} for n, name in enumerate((None, 5, "cat"))]
+    line = {"filename": "one.png", "detection": {"instances": boxes}}
+    line["grounding"] = {"caption": "A cat.", "regions": []}
+    found, rows = taken("odvg", write(tmp_path / "a.jsonl", json.dumps(line)), pictures)
+    assert [row["label"] for row in rows["one.png"]] == ["5", "cat"]
+    assert found.refused == ("line 1, one.png: None is no name of a class",)
+
+
+@pytest.mark.parametrize("form", ["coco", "mdetr"])
+def test_two_images_of_one_id_are_refused(tmp_path, pictures, form):
+    images = [{"id": 1, "file_name": name, "caption": "A cat."} for name in ("one.png", "two.png")]
+    annotation = {"image_id": 1, "caption": "A cat.", "bbox": [1, 1, 9, 9], "tokens_positive": []}
+    text = json.dumps({"images": images, "annotations": [annotation]})
+    with pytest.raises(InputError, match="2 images have the id 1"):
+        import_captions(
+            form, write(tmp_path / "a.json", text), tmp_path / "o.jsonl", images=pictures
+        )
+
+
 @pytest.mark.parametrize("name", ["", "/", ".."])
 def test_a_picture_without_a_name(tmp_path, pictures, name):
     values = coco({})
