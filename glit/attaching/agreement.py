@@ -45,17 +45,15 @@ class Agreement:
     shown: float
     """Share of the first picture that the second one shows, 0 to 1."""
     apart: float
-    """Difference between the mean brightness or colour of the two pictures in a cell, where it is
-    largest."""
+    """Difference of the means of the cell that differs most, in brightness or in colour."""
     rough: float
-    """Mean difference between the pixels of the two pictures in a cell, where it is largest, in
-    grey levels."""
+    """Mean difference of the pixels of the cell in which it is greatest, in grey levels."""
     colours: str
     """``same``, ``changed`` or ``grey``."""
 
 
 def agreement(published: Pixels, undone: Pixels, line: Line, coarse: float) -> Agreement | None:
-    """Align a picture with another one and compare the area that both show.
+    """Lay a picture upon another one and compare what both show.
 
     Args:
         published: the one.
