@@ -82,8 +82,9 @@ _SIZES = {"k": 10**3, "M": 10**6, "B": 10**9}
 def _count(given: str | int) -> int:
     """A number of the command line, such as ``10M``."""
     text = str(given)
+    unit = text[-1:] if text[-1:] in _SIZES else ""
     try:
-        return round(float(text.rstrip("kMB")) * _SIZES.get(text[-1:], 1))
+        return round(float(text.removesuffix(unit)) * _SIZES.get(unit, 1))
     except (ValueError, OverflowError):
         raise typer.BadParameter(f"{text}: want a number such as 250000 or 10M") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ MOST_JSON = 1 << 32
 """Bytes of a file of JSON that is read whole; the largest published one has a quarter."""
 
 MOST_ENTRY = 1 << 28
-"""Characters of an entry of a JSON array."""
+"""Characters of an entry of a JSON array, and of a line."""
 
 CHUNK = 1 << 20
 """Characters of a JSON array read at once."""
@@ -48,7 +49,9 @@ def parse_json(text: str) -> Any:
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Entries of a file with one JSON value a line."""
     with path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(iter(partial(file.readline, MOST_ENTRY + 1), ""), start=1):
+            if len(line) > MOST_ENTRY:
+                raise ValueError(f"line {number}: more than {MOST_ENTRY:,} characters")
             if line.strip():
                 try:
                     yield parse_json(line)
@@ -100,6 +103,9 @@ def json_array(path: Path) -> Iterator[Any]:
             yield entry
             mark = upcoming()
             if mark == "]":
+                at += 1
+                if more := upcoming():
+                    raise ValueError(f"wanted the end after the array, found {more!r}")
                 return
             if mark != ",":
                 raise ValueError(f"wanted , or ] after an entry, found {mark!r}")

@@ -25,7 +25,7 @@ from glit.errors import InputError, closest, cut
 from glit.importers.named_files import NamedFiles
 from glit.published import FORMATS, RegionFormat, imported
 from glit.published.corners import CornerCount
-from glit.published.files import AnnotatedImage, leads_out, on_disk
+from glit.published.files import AnnotatedImage, check_regular, leads_out, on_disk
 from glit.published.region_image import RegionImage, frame_of, moved_box
 from glit.runtime.progress import StageProgress, null_progress
 from glit.storage.store import Store
@@ -114,6 +114,7 @@ def import_captions(
         raise InputError(f"-o {output}: want a name that ends in .jsonl")
     if not annotations.exists():
         raise InputError(f"{annotations}: no such file or folder; give the {name} annotations")
+    check_regular(annotations)
     told = progress or null_progress()
     form = FORMATS[name]
     pictures = _Pictures(form.picture_folder(annotations, images), attach=attach)
@@ -249,7 +250,7 @@ def _write_regions(
             if not fault:
                 image.path, reason = pictures.find(image.path, sized=image.stated is not None)
                 fault = f"{image.where}: {reason}" if reason else ""
-            if not fault and image.picture is None and not image.path.is_file():
+            if not fault and not _is_there(image):
                 missing.append(str(image.path))
                 continue
             if not fault:
@@ -291,6 +292,19 @@ def _opened(
         return found, form.captions
     some = list(islice(found, 1))
     return chain(some, found), any(image.caption for image in some)
+
+
+def _is_there(image: RegionImage) -> bool:
+    """Return whether the picture's file is there, or the annotations hold the picture."""
+    if image.picture is None:
+        return image.path.is_file()
+    try:
+        image.picture()
+    except FileNotFoundError:
+        return False
+    except OSError:  # damaged, which a build says
+        pass
+    return True
 
 
 def _fit(image: RegionImage, seen: dict[Path, str] | None) -> tuple[Frame | None, str]:

@@ -132,6 +132,8 @@ def _coco(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         found = json.loads(file.read_text(encoding="utf-8-sig"))
         images = {image["id"]: image for image in found["images"]}
         labels = {each["id"]: each["name"] for each in found.get("categories", ())}
+        if len(images) < len(found["images"]) or len(labels) < len(found.get("categories", ())):
+            raise ValueError("two images, or two categories, have one id")
         for number, each in enumerate(found["annotations"], start=1):
             image = images[each["image_id"]]
             row = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,16 @@ from glit.inputs.table import TableShard
 from glit.inputs.user_captions import KIND_SUFFIX, TEXT_KEYS
 from glit.inputs.user_tables import PATH_KEYS
 from glit.published import FORMATS, imported
+from glit.published.files import check_regular
 from glit.published.hub import has_objects
 
 OTHERS = ("captions", "regions", "images")
 """Formats of a user's own files: captions, regions, and images in folders or shards."""
 _HEAD = 1 << 16
+_YOLO_NAMES = ("*.yaml", "*.yml", "classes.txt")
+"""Files with the names of classes."""
 _METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 """Names of the file that an image folder of the library ``datasets`` has."""
-_MOST_FILES = 10_000
 _UNTOLD = (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException)
 """Errors of a file that is none of the formats."""
 
@@ -48,7 +49,7 @@ def format_of(path: Path, given: str | None) -> tuple[str, Path]:
     """
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
-    _check_regular(path)
+    check_regular(path)
     if given is not None:
         if given not in known_formats():
             raise InputError(f"--format {given}: no such format; {closest(given, known_formats())}")
@@ -68,18 +69,6 @@ def format_of(path: Path, given: str | None) -> tuple[str, Path]:
     )
 
 
-def _check_regular(path: Path) -> None:
-    """Refuse pipes and devices, which would be waited for."""
-    inside = islice(path.iterdir(), _MOST_FILES) if path.is_dir() else [path]
-    for each in inside:
-        try:
-            mode = each.stat().st_mode
-        except OSError:
-            continue
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise InputError(f"{each}: no regular file")
-
-
 def _of_folder(path: Path) -> str:
     if (path / "Annotations").is_dir() and (path / "Sentences").is_dir():
         return "flickr30k-entities"
@@ -89,6 +78,12 @@ def _of_folder(path: Path) -> str:
         return "urban1k"
     if (path / "IIW-400").is_dir() or (path / "DOCCI_Test").is_dir():
         return "iiw"
+    if (path / "Annotations").is_dir() and (path / "JPEGImages").is_dir():
+        return "voc"
+    if (path / "labels").is_dir() and any(
+        each.is_file() for pattern in _YOLO_NAMES for each in path.glob(pattern)
+    ):
+        return "yolo"
     for pattern in ("*.parquet", "data/*.parquet", "*.json", "*.jsonl", "*.csv"):
         file = next(iter(sorted(path.glob(pattern))), None)
         try:
@@ -109,7 +104,7 @@ def _is_table(folder: Path, file: Path | None) -> bool:
 
 def _of_file(path: Path) -> str:
     suffix = path.suffix.lower()
-    if suffix == ".tar":
+    if suffix in (".tar", ".zip"):
         return "images"
     if suffix == ".p":
         return "refcoco"
@@ -132,8 +127,10 @@ def _of_file(path: Path) -> str:
         head = file.read(_HEAD)
     if suffix in (".jsonl", ".jsonlines", ".ndjson") or re.match(r"\s*\{.*\}\s*\n\s*\{", head):
         return _of_keys(set(json.loads(_first_line(path))))
+    if suffix == ".xml":
+        return "cvat" if "<annotations>" in head and "<image " in head else ""
     if head.lstrip().startswith("["):
-        return _of_entry(next(json_array(path)))
+        return _of_entry(next(json_array(path), {}))
     return _of_layout(path, head)
 
 
@@ -147,6 +144,8 @@ def _of_entry(entry: dict[str, Any]) -> str:
     keys = set(entry)
     if "f_path" in keys:
         return "finehard"
+    if {"data", "annotations"} <= keys:
+        return "label-studio"
     if "regions" in keys and keys & {"id", "image_id"}:
         return "visual-genome"
     if {"conversations", "image"} <= keys:

@@ -38,6 +38,9 @@ NOTHING = "there is nothing of that to look at"
 """Why a check is not made if the format has no texts, boxes or captions for it."""
 _AHEAD = 32
 _BATCH = 64
+_MOST_LICENCES = 10_000
+"""That are counted one by one: a picture may name an address of its own."""
+_OTHER_LICENCES = "others"
 _OF_PICTURES = ("picture-damaged", "picture-format", "picture-small", "mining-prohibited")
 _OF_NAMES = ("name-unsafe", "name-unportable")
 _OF_CAPTIONS = ("caption-empty", "caption-looping", "caption-refusal", "caption-language")
@@ -127,7 +130,8 @@ class _Audit:
             if item.address:
                 self._addresses.add(item.address, item.name)
             if licence := item.licence or (picture.licence if picture else ""):
-                self._licences[licence] += 1
+                known = licence in self._licences or len(self._licences) < _MOST_LICENCES
+                self._licences[licence if known else _OTHER_LICENCES] += 1
         self._compare(some)
         if self._matches is not None:
             self._matches.add([(i, p.squares) for i, p in some if p is not None and p.squares])

@@ -29,7 +29,7 @@ from glit.inspection.formats import OTHERS, format_of
 from glit.inspection.items import Item, Source, TextSpan, as_box
 from glit.inspection.rows import DatasetSource
 from glit.published import FORMATS, CaptionFormat, RegionFormat
-from glit.published.files import ALL, AnnotatedImage, leads_out, on_disk
+from glit.published.files import ALL, AnnotatedImage, leads_out, no_parts, on_disk
 from glit.published.region_image import RegionImage
 from glit.storage.members import REFUSED, stem
 from glit.storage.store import Entry, inside
@@ -73,6 +73,8 @@ def open_source(what: str, *, form: str | None, images: str, split: str | None) 
     if images and not os.path.isdir(images):
         raise InputError(f"--images {images}: no such folder")
     found, path = format_of(Path(what), form)
+    if found in OTHERS:
+        no_parts(split)
     return FileSource(path, found, Path(images) if images else None, split)
 
 

@@ -7,8 +7,11 @@ import io
 import os
 import pickle
 import pickletools
+import stat
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +21,7 @@ from glit.storage.members import spelt_on_disk
 T = TypeVar("T")
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 
+_MOST_FILES = 10_000
 ALL = "all"
 """The value of ``--split`` for every part."""
 
@@ -77,6 +81,17 @@ def licence_names(values: dict[str, Any]) -> dict[Any, str]:
     listed = found if isinstance(found, list) else []
     known = [each for each in listed if isinstance(each, dict) and _is_key(each.get("id"))]
     return {each["id"]: str(each.get("name") or each.get("url") or each["id"]) for each in known}
+
+
+def check_ids(images: list[dict[str, Any]]) -> None:
+    """Refuse images of which two have one id, as both would get what is said of either.
+
+    Raises:
+        ValueError: two have.
+    """
+    for key, number in Counter(each["id"] for each in images).items():
+        if number > 1:
+            raise ValueError(f"{number} images have the id {key}")
 
 
 def stated_origin(entry: dict[str, Any], licences: dict[Any, str]) -> tuple[str, str]:
@@ -153,6 +168,22 @@ def leads_out(path: Path, folder: Path) -> str:
         f"{cut(str(path))}: leads out of {folder}; if it is meant, give --images the folder that "
         "holds all images"
     )
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a pipe or a device, at which a reader would wait for ever, and folders with one.
+
+    Raises:
+        InputError: it is one, or one of the first ten thousand files of the folder is.
+    """
+    inside = islice(path.iterdir(), _MOST_FILES) if path.is_dir() else [path]
+    for each in inside:
+        try:
+            mode = each.stat().st_mode
+        except OSError:
+            continue
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise InputError(f"{each}: no regular file (a pipe, a socket or a device)")
 
 
 def on_disk(path: Path, folder: Path) -> Path:

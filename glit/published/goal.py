@@ -129,9 +129,15 @@ def _segment(entry: dict[str, Any], images: Path | None, whole: Path) -> Path:
 
 
 def published_place(published: str, images: Path | None, *, least: int = 1) -> Path:
-    """The longest tail of a published path, of ``least`` names or more, below the image folder."""
+    """The longest tail of a published path, of ``least`` names or more, below the image folder.
+
+    Raises:
+        ValueError: the path has fewer names.
+    """
     if images is None:
         return Path(published)
     names = [name for name in PurePosixPath(published).parts if name not in ("/", ".", "..")]
     tails = [images.joinpath(*names[first:]) for first in range(len(names) - least + 1)]
+    if not tails:
+        raise ValueError(f"{published!r:.80} is no path of a picture")
     return next((path for path in tails if path.is_file()), tails[-1])

@@ -128,10 +128,16 @@ def _objects(found: Any) -> Iterator[tuple[Sequence[float], Any]]:
         return
     boxes = found["bbox"] or ()
     categories = next((found[key] for key in _CATEGORIES if found.get(key) is not None), None)
-    yield from zip(boxes, [None] * len(boxes) if categories is None else categories, strict=True)
+    if categories is not None and len(categories) != len(boxes):
+        raise ValueError(f"{len(boxes)} boxes, {len(categories)} categories")
+    yield from zip(boxes, categories or [None] * len(boxes), strict=True)
 
 
-def _label(category: Any, names: Sequence[str]) -> str:
+def _label(category: Any, names: Sequence[str]) -> Any:
     if category is None or category == -1:  # a ClassLabel that is not known
         return ""
-    return names[category] if names and isinstance(category, int) else str(category)
+    if not names or not isinstance(category, int):
+        return category
+    if not 0 <= category < len(names):
+        raise ValueError(f"category {category}, want a number from 0 to {len(names) - 1}")
+    return names[category]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ from glit.data.rle import Runs, decode_rle, encode_rle, read_rle
 from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of
 from glit.published.files import licence_names, stated_origin, whole
 from glit.published.goal import published_place
-from glit.published.region_image import RegionImage, as_number, outline
+from glit.published.region_image import RegionImage, as_number, named, outline
 from glit.published.xml_files import xml_entries
 
 _UPLOADED = re.compile(r"^[0-9a-f]{8}-(?=.)")
 """What Label Studio puts before the name of an uploaded picture."""
-_OF_PICTURES = {"choices", "datetime", "number", "pairwise", "rating", "taxonomy", "textarea"}
+_NO_REGIONS = {"choices", "datetime", "number", "pairwise", "rating", "relation", "taxonomy",
+               "textarea"}  # fmt: skip
 """Types of Label Studio's results that are no regions."""
 _MOST_MASK = 1 << 27
 """Pixels of a picture whose CVAT masks are read."""
@@ -41,7 +43,8 @@ def coco_instances(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     """``instances_val2017.json`` of COCO (cocodataset.org, format of data) or ``lvis_v1_val.json``:
     boxes with their category, and polygons or run lengths as masks. Crowds are left out."""
     values = load_json(annotations)
-    labels = {each["id"]: str(each["name"]) for each in values["categories"]}
+    labels = _category_names(values["categories"])
+    times = Counter(_id(entry, "id") for entry in values["images"])
     boxes: dict[Any, list[tuple[int, dict[str, Any]]]] = {}
     for number, each in enumerate(values["annotations"], start=1):
         boxes.setdefault(_id(each, "image_id"), []).append((number, each))
@@ -52,19 +55,39 @@ def coco_instances(annotations: Path, folder: Path) -> Iterator[RegionImage]:
             image.path = published_place(coco_file_name(entry), folder)
             image.stated = stated_size(entry)
             image.licence, image.address = stated_origin(entry, licences)
-            for at, each in boxes.pop(_id(entry, "id"), ()):
+            key = _id(entry, "id")
+            found = boxes.pop(key, ())
+            if key is None or times[key] > 1:
+                raise ValueError(
+                    "no id" if key is None else f"{times[key]} images have the id {key}"
+                )
+            for at, each in found:
                 with image.record(f"annotation {at}"):
                     _add_instance(image, each, labels)
         yield image
     for key, found in boxes.items():
-        fault = f"no image has the id {str(key)[:40]} ({len(found)} boxes)"
+        fault = f"no image has the id {key!r:.40} ({len(found)} boxes)"
         yield RegionImage(path=folder, where=f"annotation {found[0][0]}", fault=fault)
 
 
-def _id(entry: Any, key: str) -> int | str | None:
-    """The id under a key; None if there is none."""
+def _category_names(categories: list[dict[str, Any]]) -> dict[Any, str]:
+    """Names of the categories by their id.
+
+    Raises:
+        ValueError: a category has no name, or two have one id.
+    """
+    found: dict[Any, str] = {}
+    for each in categories:
+        key, name = each["id"], named(each["name"])
+        if found.setdefault(key, name) != name:
+            raise ValueError(f"two categories have the id {key}: {found[key]} and {name}")
+    return found
+
+
+def _id(entry: Any, key: str) -> int | float | str | None:
+    """The id under a key, of pandas ``1.0`` for 1; None if there is none."""
     found = entry.get(key) if isinstance(entry, dict) else None
-    return found if isinstance(found, int | str) else None
+    return found if isinstance(found, int | float | str) else None
 
 
 def _add_instance(image: RegionImage, each: dict[str, Any], labels: dict[Any, str]) -> None:
@@ -148,7 +171,7 @@ def label_studio(annotations: Path, folder: Path) -> Iterator[RegionImage]:
         with image.whole():
             image.path = _task_picture(task, folder)
             for at, each in enumerate(_annotation(task)["result"], start=1):
-                if each["type"] in _OF_PICTURES:
+                if each["type"] in _NO_REGIONS:
                     continue
                 size = stated_size(each, "original_width", "original_height")
                 if image.stated not in (None, size):
@@ -200,4 +223,4 @@ def _add_result(image: RegionImage, result: dict[str, Any]) -> None:
         x, y, w, h = (as_number(value[key]) for key in ("x", "y", "width", "height"))
         box = (x * width / 100, y * height / 100, (x + w) * width / 100, (y + h) * height / 100)
     for label in value.get(kind) or [""]:
-        image.add(box, label=str(label), segmentation=segmentation, score=result.get("score"))
+        image.add(box, label=label, segmentation=segmentation, score=result.get("score"))

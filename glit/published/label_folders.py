@@ -39,6 +39,11 @@ def yolo(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     names, posed = _class_names(annotations)
     root = given.parent if given.name == "labels" else given
     files = _label_files(given)
+    if not files:
+        raise InputError(
+            f"{given}: no .txt file in a folder labels, nor beside a picture; folders that are "
+            "links are not followed"
+        )
     parts = {file: _part(file.relative_to(root)) for file in files}
     chosen = None if split in (None, ALL) else chosen_parts(split, sorted({*parts.values()} - {""}))
     pictures = PictureFolder(images or root)
@@ -87,13 +92,14 @@ def _class_names(annotations: Path) -> tuple[list[str], bool]:
     import yaml
 
     try:
-        values: Any = yaml.safe_load(read_text(file, most=_MOST_YAML))
+        # all plain text: "no" is a name and not false, and aliases are not multiplied by merging
+        values: Any = yaml.load(read_text(file, most=_MOST_YAML), Loader=yaml.BaseLoader)
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{file.name}: no YAML ({' '.join(str(error).split())})") from error
     names = values["names"]
     if isinstance(names, dict):
-        names = [names[number] for number in range(len(names))]
-    if not (isinstance(names, list) and all(isinstance(name, str | int) for name in names)):
+        names = [names.get(str(number)) for number in range(len(names))]
+    if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise ValueError(f"{file.name}: names: want a list, or numbers from 0 with names")
     return list(map(str, names)), "kpt_shape" in values
 
@@ -219,7 +225,7 @@ def _add_shape(image: RegionImage, shape: dict[str, Any]) -> None:
         box = (box[0], box[1], box[2] + 1, box[3] + 1)
     elif kind not in ("rectangle", "polygon"):
         raise ValueError(f"a {kind[:30]}, which has no box")
-    image.add(box, label=str(shape["label"]), segmentation=segmentation)
+    image.add(box, label=shape["label"], segmentation=segmentation)
 
 
 def _text_of(file: Path) -> str:

@@ -17,6 +17,7 @@ from glit.data.frames import Frame, checked_size
 from glit.data.polygons import segmentation_text
 from glit.data.rle import checked_mask
 from glit.published.stated_sizes import file_frame
+from glit.storage.members import is_utf8
 from glit.text.spans import CleanText, Span
 
 MALFORMED = (ValueError, OverflowError, KeyError, TypeError, IndexError, AttributeError)
@@ -58,7 +59,12 @@ class RegionImage:
         """Add a text to the caption; returns what makes its spans those of the caption.
 
         A text that is there already is not said again.
+
+        Raises:
+            ValueError: it holds half of a character, which no file takes.
         """
+        if not is_utf8(text):
+            raise ValueError(f"the text {text[:40]!a} is no valid Unicode")
         clean = CleanText(text, strip=True)
         plain = clean.text
         ended = plain if not plain or plain[-1] in ".!?\"')”’" else f"{plain}."
@@ -77,19 +83,20 @@ class RegionImage:
         """Add a text to the caption; its span there."""
         return self.say(text)(0, len(text))
 
-    def add(self, box: Sequence[float], *, key: str = "", label: str = "", **rest: Any) -> None:
+    def add(self, box: Sequence[float], *, key: str = "", label: Any = "", **rest: Any) -> None:
         """Add a region, and to ``rest[key]`` of one with this box.
 
         Args:
             box: xyxy.
             key: ``sentences`` or ``phrases``; empty for neither.
-            label: of the region.
+            label: of the region, a text or a number.
             rest: ``score``, ``spans``: those of the texts, and ``segmentation``: COCO's, in
                 pixels of the stated picture.
         """
         numbers = tuple(map(as_number, box[:4]))
         if len(numbers) != 4:
             raise ValueError(f"a box of {len(numbers)} numbers, want four")
+        label = named(label)
         if len(label) > _LABEL_CHARS:
             raise ValueError(f"a label of {len(label)} characters, want at most {_LABEL_CHARS}")
         if label and self.rows.get(numbers, {}).get("label", label) != label:
@@ -160,6 +167,20 @@ def outline(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...], l
     across, down = zip(*points, strict=True)
     box = (min(across), min(down), max(across), max(down))
     return box, [[edge for point in points for edge in point]]
+
+
+def named(name: Any) -> str:
+    """The name of a class, which may be a number.
+
+    Raises:
+        ValueError: it is none: ``null`` is not the class ``None``.
+
+    >>> named("cat"), named(3)
+    ('cat', '3')
+    """
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        raise ValueError(f"{str(name)[:40]} is no name of a class")
+    return str(name)
 
 
 def as_number(value: Any) -> float:

@@ -15,6 +15,7 @@ from glit.data.bounded_parquet import BoundedParquet
 from glit.data.frames import stated_size, xywh_corners
 from glit.data.json_files import json_array, json_lines, load_json
 from glit.published.files import (
+    check_ids,
     chosen_parts,
     licence_names,
     no_parts,
@@ -190,6 +191,7 @@ def mdetr(annotations: Path, images: Path | None, split: str | None) -> Iterator
     for each in values["annotations"]:
         boxes.setdefault(each["image_id"], []).append(each)
     licences, found = licence_names(values), dict[Path, RegionImage]()
+    check_ids(values["images"])
     for number, entry in enumerate(values["images"], start=1):
         path = folder / entry["file_name"]
         own = RegionImage(

@@ -11,6 +11,7 @@ from glit.data.json_files import load_json
 from glit.published.files import (
     AnnotatedImage,
     annotated,
+    check_ids,
     chosen_parts,
     licence_names,
     no_parts,
@@ -32,6 +33,7 @@ def coco(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     for entry in values["annotations"]:
         captions.setdefault(entry["image_id"], []).append(entry["caption"])
     licences = licence_names(values)
+    check_ids(values["images"])
     for entry in values["images"]:
         found = annotated(folder / entry["file_name"], captions.get(entry["id"], []))
         licence, address = stated_origin(entry, licences)

@@ -1,23 +1,26 @@
 """Reservations for paths of pictures, in files of the user: tdmrep.json, ai.txt, robots.txt.
 
-A picture's path in its folder is taken as the path on the site from which the folder came. Of the
-rules of a file that match a path the longest one counts, as in RFC 9309; of equally long ones that
-which allows.
+A picture's path in its folder or archive is taken as the path on the site from which it came. The
+longest rule of a file that matches a path counts, as in RFC 9309; of equally long ones that which
+allows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 from glit.errors import InputError
+from glit.storage.members import split
 from glit.storage.store import Store, absolute
 
 _MOST_BYTES = 8 << 20
+_SITE = re.compile(r"https?://[^/]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +34,10 @@ class Reservations:
     """Patterns of paths, and whether mining is prohibited there."""
 
     def mining(self, path: str) -> str | None:
-        """``prohibited`` or ``allowed`` for a picture's path in its folder; None if no rule
-        matches."""
-        whole = "/" + path
+        """``prohibited`` or ``allowed`` for a picture's path in its folder or archive; None if no
+        rule matches."""
+        place = split(path)
+        whole = "/" + (path if place is None else place[1])
         found = [(len(p), not reserved) for p, reserved in self.rules if matches(p, whole)]
         return None if not found else ("allowed" if max(found)[1] else "prohibited")
 
@@ -122,6 +126,10 @@ def _robots(text: str, agents: Collection[str]) -> list[tuple[str, bool]]:
 
 
 def _pattern(location: str) -> str:
-    """A pattern as paths of files have it: without escapes, and from the root on."""
-    plain = unquote(location)
+    """A pattern as paths of files have it: without escapes, and from the root on.
+
+    >>> _pattern("https://example.com/a%20b/"), _pattern("*.jpg")
+    ('/a b/', '*.jpg')
+    """
+    plain = unquote(_SITE.sub("", location))
     return plain if plain.startswith(("/", "*")) else "/" + plain

@@ -218,9 +218,9 @@ def _of_plus(values: Iterable[str]) -> str | None:
 
     Each prohibition counts, those with an exception for search engines or with constraints too.
     """
-    names = [value.rpartition("/")[2].upper() for value in values]
+    names = [value.upper() for value in values]
     kinds = {"DMI-PROHIBITED": "prohibited", "DMI-ALLOWED": "allowed"}
-    return _strictest(k for name in names for start, k in kinds.items() if name.startswith(start))
+    return _strictest(kind for name in names for key, kind in kinds.items() if key in name)
 
 
 def _strictest(said: Iterable[str | None]) -> str | None:

@@ -1,4 +1,4 @@
-"""What a run tells other programs: a line of JSON for every event, and metrics for Prometheus."""
+"""Events of a run for other programs: lines of JSON in a file, and metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def prometheus(address: str) -> Listener:
     """Serve metrics at ``http://HOST:PORT/metrics`` until the process ends.
 
     Args:
-        address: ``HOST:PORT``, or a port of 127.0.0.1.
+        address: ``HOST:PORT``, or a port of 127.0.0.1; IPv6 as ``[::1]:9000``.
 
     Raises:
         MissingExtraError: the client library is not installed.
@@ -62,10 +62,12 @@ def prometheus(address: str) -> Listener:
     host, _, port = address.rpartition(":")
     registry = CollectorRegistry()
     try:
-        start_http_server(int(port), addr=host or "127.0.0.1", registry=registry)
-    except (OSError, ValueError, OverflowError) as error:
+        if not (port.isdecimal() and 0 < int(port) < 1 << 16):
+            raise ValueError(f"{port or 'nothing'} is no port")
+        start_http_server(int(port), addr=host.strip("[]") or "127.0.0.1", registry=registry)
+    except (OSError, ValueError) as error:
         raise UserError(
-            f"--metrics {address}: {first_line(error)}; want HOST:PORT or a port"
+            f"--metrics {address}: {first_line(error)}; want HOST:PORT, or a port from 1 to 65535"
         ) from error
     gauges = {
         name: Gauge(f"glit_{name}", text, ["stage"], registry=registry)

@@ -52,7 +52,7 @@ class RightsStage(Stage):
     """Reads what every picture says of its rights."""
 
     name = "rights"
-    version = 1
+    version = 2
     reads = ("image",)
     makes = ("rights",)
     filters, retryable = True, True

@@ -113,8 +113,8 @@ class BuildState:
     """The words of the command line that resumes it; none where they are not known."""
     retries: tuple[TriedSettings, ...] = ()
     mining: Mapping[str, int] | None = None
-    """Pictures of the finished dataset by what they say of data mining; None where that is not
-    known."""
+    """Number of pictures of the finished dataset that prohibit, constrain, allow or do not mention
+    data mining; None if they were not counted."""
 
     def find_source(self) -> Source:
         """Return where the images are, as the build was given them."""

@@ -91,6 +91,7 @@ def test_a_heif():
         (f"{PLUS}DMI-PROHIBITED-GENAIMLTRAINING", "prohibited"),
         (f"{PLUS}DMI-PROHIBITED-EXCEPTSEARCHENGINEINDEXING", "prohibited"),
         (f"{PLUS}DMI-PROHIBITED-SEECONSTRAINT", "prohibited"),
+        (f"{PLUS}#DMI-PROHIBITED/", "prohibited"),
         (f"{PLUS}DMI-ALLOWED", "allowed"),
         (f"{PLUS}DMI-UNSPECIFIED", "unstated"),
     ],

@@ -17,6 +17,7 @@ from sound_files import caption, mdetr_values, odvg_rows
 
 from glit import api
 from glit.errors import GlitError, InputError
+from glit.inspection import inspect
 from glit.inspection.formats import format_of
 
 
@@ -280,6 +281,7 @@ def test_a_pipe_is_not_waited_for(images, tmp_path):
         ('[{"id": 1, "regions": []}]', "visual-genome"),
         ('[{"image": "", "conversations": []}]', "sharegpt4v"),
         ('[{"filename": "", "caption": ""}]', "goal-train"),
+        ('[{"id": 1, "data": {}, "annotations": []}]', "label-studio"),
     ],
 )
 def test_the_format_is_told_by_the_content(tmp_path, text, form):
@@ -287,7 +289,42 @@ def test_the_format_is_told_by_the_content(tmp_path, text, form):
     assert format_of(tmp_path / "a.json", None) == (form, tmp_path / "a.json")
 
 
+def test_boxes_of_tools_are_looked_at(images, tmp_path):
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / "0.txt").write_text("0 0.5 0.5 0.2 0.2\n0 0.9 0.5 0.5 0.2\n")
+    assert format_of(tmp_path, None) == ("images", tmp_path)
+    (tmp_path / "classes.txt").write_text("cat\n")
+    report = api.audit(tmp_path)
+    assert (report.format, [f.code for f in report.findings]) == ("yolo", ["box-outside"])
+    for name in ("Annotations", "JPEGImages"):
+        (tmp_path / "voc" / name).mkdir(parents=True)
+    assert format_of(tmp_path / "voc", None)[0] == "voc"
+    (tmp_path / "a.xml").write_text('<annotations>\n<image id="0" name="0.png"/></annotations>')
+    assert format_of(tmp_path / "a.xml", None)[0] == "cvat"
+    (tmp_path / "a.zip").touch()
+    assert format_of(tmp_path / "a.zip", None)[0] == "images"
+
+
+def test_licences_are_counted_up_to_a_number(audited, images, tmp_path, monkeypatch):
+    monkeypatch.setattr(inspect, "_MOST_LICENCES", 2)
+    values = mdetr_values()
+    values["licenses"] = [{"id": n, "name": f"licence {n}"} for n in range(6)]
+    for number, entry in enumerate(values["images"]):
+        entry["license"] = number
+    audited(values)
+    report = api.audit(tmp_path / "file.json", images=images)
+    assert report.licences == (("others", 4), ("licence 0", 1), ("licence 1", 1))
+
+
+def test_images_have_no_parts(images):
+    with pytest.raises(InputError, match="no parts"):
+        api.audit(images, split="train")
+
+
 def test_a_format_that_is_unknown(tmp_path):
+    (tmp_path / "a.json").write_text("[]")
+    with pytest.raises(InputError, match="its format cannot be told"):
+        api.audit(tmp_path / "a.json")
     (tmp_path / "a.jsonl").write_text('{"name": 1}')
     with pytest.raises(InputError, match="its format cannot be told; name it with --format"):
         api.audit(tmp_path / "a.jsonl")

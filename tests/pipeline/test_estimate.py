@@ -95,7 +95,12 @@ def test_what_cannot_be_is_refused_in_a_line(pilot, monkeypatch, run_glit):
         glit.estimate(pilot, images=1, rates={"capton": 1})
     with pytest.raises(UserError, match="rate of caption inf: want more than 0"):
         glit.estimate(pilot, images=1, rates={"caption": float("inf")})
-    for wrong in (["-n", "many"], ["-n", "1k", "--rate", "caption"], ["-n", "1k", "--gpus", "-1"]):
+    for wrong in (
+        ["-n", "many"],
+        ["-n", "5kB"],
+        ["-n", "1k", "--rate", "caption"],
+        ["-n", "1k", "--gpus", "-1"],
+    ):
         assert run_glit("estimate", pilot, *wrong).code == 2
     timed(monkeypatch, Timeline(start_s=0.0, stages=stages(ingest="cpu")))  # of an earlier version
     with pytest.raises(UserError, match="the times of its build were not noted"):

@@ -4,6 +4,7 @@ their own readers and writers, have them."""
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -116,9 +117,8 @@ def test_yolo_of_poses_and_parts(tmp_path, pictures):
     ("text", "message"),
     [
         ("names: [a, [b]]\n", "names: want a list"),
-        ("names: {0: a, 2: b}\n", "KeyError: 1"),
+        ("names: {0: a, 2: b}\n", "names: want a list, or numbers from 0"),
         ("a: &a [x, x]\nb: &b [*a, *a]\nnames: &c [*b, *b]\n", "names: want a list"),
-        ("names: !!python/object/apply:os.system [ls]\n", "no YAML"),
         ("names: " + "[" * 3000, "no YAML"),
     ],
 )
@@ -126,6 +126,28 @@ def test_names_of_a_stranger(tmp_path, pictures, text, message):
     write(tmp_path / "labels" / "one.txt", "0 0.5 0.5 0.1 0.1\n")
     with pytest.raises(InputError, match=message):
         taken("yolo", write(tmp_path / "data.yaml", text))
+
+
+@pytest.mark.timeout(30)
+def test_names_are_plain_text_and_are_not_multiplied(tmp_path, pictures):
+    write(tmp_path / "labels" / "one.txt", "0 0.5 0.5 0.1 0.1\n1 0.5 0.5 0.2 0.2\n")
+    aliases = "a0: &a0 {k: 1}\n" + "".join(
+        f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 12)
+    )
+    text = f"{aliases}names: {{0: no, 1: !!python/object/apply:os.getcwd []}}\n"
+    with pytest.raises(InputError, match="names: want a list"):
+        taken("yolo", write(tmp_path / "data.yaml", text))
+    write(tmp_path / "data.yaml", f"{aliases}names: [no, 2.0]\n")
+    _, rows = taken("yolo", tmp_path)
+    assert [row["label"] for row in rows["one.png"]] == ["no", "2.0"]
+
+
+def test_links_to_folders_of_labels_are_told(tmp_path, pictures):
+    write(tmp_path / "classes.txt", "cat\n")
+    write(tmp_path / "elsewhere" / "one.txt", "0 0.5 0.5 0.1 0.1\n")
+    (tmp_path / "labels").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="folders that are links are not followed"):
+        taken("yolo", tmp_path)
 
 
 def test_classes_without_names_and_two_pictures_of_a_name_are_refused(tmp_path, pictures):
@@ -303,6 +325,67 @@ def test_damaged_annotations_of_coco_are_listed(tmp_path, pictures):
         assert any(part in each for each in found.refused), (part, found.refused)
 
 
+def test_ids_of_coco(tmp_path, pictures):
+    """Pandas writes ids as ``1.0``; of two images with one id nobody knows whose the boxes are."""
+    values = coco({"image_id": 1.0}, {"image_id": 2.0})
+    names = ("one.png", "two.png")
+    whole = {"width": 48, "height": 40}
+    values["images"] = [
+        {"id": n, "file_name": name, **whole} for n, name in zip((1.0, 2.0), names, strict=True)
+    ]
+    source = tmp_path / "instances.json"
+    _, rows = taken("coco-instances", write(source, json.dumps(values)), pictures)
+    assert {name: len(found) for name, found in rows.items()} == {"one.png": 1, "two.png": 1}
+    values["images"][1]["id"] = 1
+    with pytest.raises(InputError, match="2 images have the id 1"):
+        taken("coco-instances", write(source, json.dumps(values)), pictures)
+    del values["images"][1]["id"], values["annotations"][1]["image_id"]
+    found, rows = taken("coco-instances", write(source, json.dumps(values)), pictures)
+    assert [*rows] == ["one.png"] and "images, entry 2, two.png: no id" in found.refused
+    for categories, fault in (
+        ([{"id": 1, "name": None}], "None is no name of a class"),
+        ([{"id": 1, "name": "cat"}, {"id": 1, "name": "dog"}], "two categories have the id 1"),
+    ):
+        values["categories"] = categories
+        with pytest.raises(InputError, match=fault):
+            taken("coco-instances", write(source, json.dumps(values)), pictures)
+
+
+def test_a_class_may_be_a_number_and_not_nothing(tmp_path, pictures):
+    boxes = [{"bbox": [n, 1, 9, 9], "category": name} for n, name in enumerate((None, 5, "cat"))]
+    line = {"filename": "one.png", "detection": {"instances": boxes}}
+    line["grounding"] = {"caption": "A cat.", "regions": []}
+    found, rows = taken("odvg", write(tmp_path / "a.jsonl", json.dumps(line)), pictures)
+    assert [row["label"] for row in rows["one.png"]] == ["5", "cat"]
+    assert found.refused == ("line 1, one.png: None is no name of a class",)
+
+
+@pytest.mark.parametrize("form", ["coco", "mdetr"])
+def test_two_images_of_one_id_are_refused(tmp_path, pictures, form):
+    images = [{"id": 1, "file_name": name, "caption": "A cat."} for name in ("one.png", "two.png")]
+    annotation = {"image_id": 1, "caption": "A cat.", "bbox": [1, 1, 9, 9], "tokens_positive": []}
+    text = json.dumps({"images": images, "annotations": [annotation]})
+    with pytest.raises(InputError, match="2 images have the id 1"):
+        import_captions(
+            form, write(tmp_path / "a.json", text), tmp_path / "o.jsonl", images=pictures
+        )
+
+
+@pytest.mark.parametrize("name", ["", "/", ".."])
+def test_a_picture_without_a_name(tmp_path, pictures, name):
+    values = coco({})
+    values["images"][0]["file_name"] = name
+    with pytest.raises(InputError, match="is no path of a picture"):
+        taken("coco-instances", write(tmp_path / "c.json", json.dumps(values)), pictures)
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(InputError, match="no regular file"):
+        import_captions("coco-instances", tmp_path / "pipe.json", tmp_path / "o.jsonl", images=None)
+
+
 def test_lvis_has_its_names_in_coco_url(tmp_path, pictures):
     (pictures / "val2017").mkdir()
     (pictures / "one.png").rename(pictures / "val2017" / "one.png")
@@ -376,10 +459,13 @@ def test_label_studio(tmp_path, pictures):
     corners = {"points": [[50, 50], [100, 50], [100, 100]], "polygonlabels": ["dog"]}
     polygon = {"value": corners, "type": "polygonlabels"}
     text = {"value": {"text": ["A cat."]}, "type": "textarea"}
+    relation = {"type": "relation", "original_width": None, "original_height": None}
     twice = studio(box(), name="s3://bucket/x/two.png?versionId=1")
     twice["annotations"] *= 2
     tasks = [
-        studio(box(), polygon, text, box(rotation=3), box(width=float("nan")), box(x="y")),
+        studio(
+            box(), polygon, text, relation, box(rotation=3), box(width=float("nan")), box(x="y")
+        ),
         twice,
         studio(box(), name="/data/local-files/?d=x/two.png"),
         studio(name="http://example.org/none.png"),
@@ -398,9 +484,9 @@ def test_label_studio(tmp_path, pictures):
     }  # fmt: skip
     assert found.without == 1
     assert [each.split(": ", 1)[1] for each in found.refused] == [
-        "result 4: a turned box or picture, whose box is none of the picture's",
-        "result 5: a box or score holds nan, want finite numbers",
-        "result 6: could not convert string to float: 'y'",
+        "result 5: a turned box or picture, whose box is none of the picture's",
+        "result 6: a box or score holds nan, want finite numbers",
+        "result 7: could not convert string to float: 'y'",
         "2 annotations; mark one of them as ground truth",
         "no 'data'",
     ]
@@ -421,6 +507,7 @@ def test_tao(tmp_path, pictures):
              {"text": "red car", "char_span": [0, 5], "instances": [{"bbox": [1, 1, 9, 9]}]},
          ]},
         {"image_path": "two.png", "cleaned_caption": "A dog.", "expressions": []},
+        {"image_path": "two.png", "caption": "Half of a character: \ud83d", "expressions": []},
     ]  # fmt: skip
     source = write(tmp_path / "annotations.jsonl", "".join(json.dumps(r) + "\n" for r in rows))
     found, regions = taken("tao", source, pictures)
@@ -431,7 +518,8 @@ def test_tao(tmp_path, pictures):
             {"box_xyxy": [1, 1, 9, 9], "score": 0.5, "phrases": [[17, 23]]},
         ]
     }
-    assert (found.captions, found.without, len(found.refused)) == (1, 1, 2)
+    assert (found.captions, found.without, len(found.refused)) == (1, 1, 3)
+    assert found.refused[2].startswith("line 3, two.png: the text 'Half of")
     [caption] = json_lines(tmp_path / "out.jsonl")
     assert caption["caption"] == "A red car passes a tree."
 

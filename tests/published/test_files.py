@@ -42,12 +42,22 @@ def test_an_array_in_pieces_is_the_array(
         assert list(files.json_array(path)) == values
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[", '[{"a": 1}', '[{"a": 1},', "[{} {}]", "[{},]"])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[", '[{"a": 1}', '[{"a": 1},', "[{} {}]", "[{},]", "[{}][{}]"]
+)
 def test_what_is_no_array_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
     with pytest.raises(ValueError):
         list(files.json_array(path))
+
+
+def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(files, "MOST_ENTRY", 20)
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"a": 1}\n{"a": "' + "b" * 40)
+    with pytest.raises(ValueError, match="line 2: more than 20 characters"):
+        list(files.json_lines(path))
 
 
 def test_a_line_separator_inside_a_caption_ends_no_line(tmp_path: Path) -> None:

@@ -121,6 +121,23 @@ def test_rows_that_cannot_be_right(tmp_path):
     assert found(file) == {"unreadable": 1, "picture-damaged": 1}
 
 
+def test_categories_that_are_none_and_pictures_that_are_elsewhere(tmp_path):
+    file = write(tmp_path / "a.parquet", [BOXES, BOXES, BOXES])
+    table = pq.read_table(file)
+    rows = table.to_pylist()
+    rows[0]["objects"]["categories"] = [-2, 2, -1]
+    rows[1]["objects"]["categories"].pop()
+    rows[2]["image"] = {"bytes": None, "path": "2.png"}
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
+    done = import_captions("hf", file, tmp_path / "out.jsonl", images=None)
+    assert done.regions == 1 and done.missing == (f"{file}::000000002",)
+    assert [each.split(": ", 1)[1] for each in done.refused] == [
+        "box 1: category -2, want a number from 0 to 1",
+        "box 2: category 2, want a number from 0 to 1",
+        "3 boxes, 2 categories",
+    ]
+
+
 def test_pictures_beside_the_file(tmp_path):
     file = write(tmp_path / "a.parquet", [BOXES])
     table = pq.read_table(file)

@@ -53,6 +53,20 @@ def test_tdmrep(tmp_path):
     assert read_reservations(str(file), ("*",)).mining("a.jpg") is None
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tdmrep.json", '[{"location": "https://example.org/a/", "tdm-reservation": 1}]'),
+        ("robots.txt", "User-agent: *\nDisallow: HTTP://example.org/a/"),
+    ],
+)
+def test_an_address_counts_by_its_path(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    read = read_reservations(str(tmp_path / name), ("*",))
+    assert (read.mining("a/b.jpg"), read.mining("b.jpg")) == ("prohibited", None)
+    assert read.mining("shard.tar::a/b.jpg") == "prohibited"
+
+
 TEXT = """\ufeff# a comment
 User-Agent: GPTBot
 User-Agent: CCBot

@@ -78,13 +78,13 @@ def test_prometheus_reads_the_same_figures():
     found = {s.name: s.value for f in families for s in f.samples if "created" not in s.name}
     assert (found["glit_done"], found["glit_total"], found["glit_dropped"]) == (8, 8, 1)
     assert found["glit_units_lost"] == 1 and found["glit_runs_ended_total"] == 1
-    with pytest.raises(UserError, match="--metrics .*want HOST:PORT or a port"):
+    with pytest.raises(UserError, match="--metrics .*want HOST:PORT, or a port"):
         prometheus(str(port))  # taken
 
 
-@pytest.mark.parametrize("address", ["here", "127.0.0.1:", "1.2.3.4.5:80", "99999999"])
+@pytest.mark.parametrize("address", ["here", "127.0.0.1:", "1.2.3.4.5:80", "99999999", "0", ""])
 def test_what_is_no_address_is_refused(address):
-    with pytest.raises(UserError, match="want HOST:PORT or a port"):
+    with pytest.raises(UserError, match="want HOST:PORT, or a port"):
         prometheus(address)
 
 
