@@ -7,20 +7,23 @@ is signed over bytes that are no longer there. A picture without notices is enco
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from glit.images.iim import BYLINE, COPYRIGHT, read_iim, resources_of_iim
-from glit.images.packets import find_packets
+from glit.images.packets import XMP_MORE, find_packets
 from glit.images.tiff_tags import ARTIST, first_directory
 from glit.images.tiff_tags import COPYRIGHT as COPYRIGHT_TAG
 
 _MOST_TAG_BYTES = 16 << 10
 _MOST_SEGMENT_BYTES = 0xFFFF - 2
+_FURTHER_BYTES = 65_400
 _TURNED = re.compile(rb"(tiff:Orientation\s*(?:=\s*[\"']|>)\s*)[2-8]")
 _PADDING = re.compile(rb"\s+(?=<\?xpacket end)")
 
@@ -33,6 +36,8 @@ class Notices:
     """An EXIF block with copyright and artist alone, so that the picture counts as upright."""
     xmp: bytes = b""
     """Its packet, in which the picture counts as upright."""
+    xmp_more: bytes = b""
+    """The part of it that JPEG has in segments of its own; a PNG has none."""
     iim: bytes = b""
 
 
@@ -60,6 +65,7 @@ def find_notices(data: bytes) -> Notices:
     return Notices(
         exif=exif.tobytes().removeprefix(b"Exif\0\0") if len(exif) else b"",
         xmp=_TURNED.sub(rb"\g<1>1", xmp),
+        xmp_more=packets.xmp_more,
         iim=packets.iim,
     )
 
@@ -75,10 +81,19 @@ def save_jpeg(image: Image.Image, notices: Notices, *, quality: int) -> bytes:
     segments = [
         _segment(0xE1, b"Exif\0\0", notices.exif),
         _segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0", xmp),
+        *_further_segments(notices.xmp_more),
         _segment(0xED, b"Photoshop 3.0\0", notices.iim and resources_of_iim(notices.iim)),
     ]
     at = 4 + int.from_bytes(data[4:6])  # JFIF's segment comes first
     return data[:at] + b"".join(segments) + data[at:]
+
+
+def _further_segments(xmp: bytes) -> Iterator[bytes]:
+    """The segments of further XMP, which the packet names by its MD5."""
+    name = hashlib.md5(xmp, usedforsecurity=False).hexdigest().upper().encode()
+    for start in range(0, len(xmp), _FURTHER_BYTES):
+        place = len(xmp).to_bytes(4) + start.to_bytes(4)
+        yield _segment(0xE1, XMP_MORE + name + place, xmp[start : start + _FURTHER_BYTES])
 
 
 def _segment(marker: int, head: bytes, body: bytes) -> bytes:

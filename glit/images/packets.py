@@ -26,6 +26,8 @@ _PNG_TEXTS = {b"Copyright": "copyright", b"Author": "creator"}
 _PNG_PROFILES = {"exif": "exif", "app1": "exif", "iptc": "resources", "xmp": "xmp"}
 """ImageMagick's names of blocks that are kept as hexadecimal text."""
 _XMP_TAG, _IIM_TAG, _RESOURCES_TAG, _C2PA_TAG = 700, 33723, 34377, 52545
+XMP_MORE = b"http://ns.adobe.com/xmp/extension/\0"
+"""Begins a segment of a JPEG with further XMP; 32 letters of its name follow."""
 _C2PA_UUID = bytes.fromhex("d8fec3d61b0e483c92975828877ec481")
 """Of the box in HEIF and AVIF (C2PA 2.1, appendix A.5)."""
 
@@ -39,6 +41,8 @@ class Packets:
 
     exif: bytes = b""
     xmp: bytes = b""
+    xmp_more: bytes = b""
+    """The part of a JPEG's XMP that has no room in ``xmp`` (XMP 1.1.3.1, part 3)."""
     iim: bytes = b""
     resources: bytes = b""
     c2pa: bytes = b""
@@ -83,6 +87,7 @@ def find_packets(data: bytes) -> Packets:
 
 def _in_jpeg(data: bytes, found: Packets) -> None:
     at, resources = 2, []
+    more: dict[bytes, list[bytes]] = {}
     boxes: dict[bytes, list[bytes]] = {}
     while at + 4 <= len(data) and data[at] == 0xFF:
         marker, length = data[at + 1], data[at + 2] << 8 | data[at + 3]
@@ -97,6 +102,8 @@ def _in_jpeg(data: bytes, found: Packets) -> None:
                 found.keep("exif", body[6:])
             elif body.startswith(b"http://ns.adobe.com/xap/1.0/\0"):
                 found.keep("xmp", body[29:])
+            elif body.startswith(XMP_MORE):
+                more.setdefault(body[35:67], []).append(body[67:])
             elif body.startswith(b"Photoshop 3.0\0"):
                 resources.append(body[14:])
             elif marker == 0xEB and body.startswith(b"JP"):
@@ -104,9 +111,26 @@ def _in_jpeg(data: bytes, found: Packets) -> None:
         at += 2 + length
     if resources:
         found.keep("resources", b"".join(resources))
+    for name, parts in more.items():
+        if name in found.xmp:  # of another file's, nothing holds
+            _keep_more(parts, found)
     for parts in boxes.values():
         if parts[0][4:8] == b"jumb":  # each further part repeats the header of the box
             found.keep("c2pa", parts[0] + b"".join(part[8:] for part in parts[1:]))
+
+
+def _keep_more(parts: list[bytes], found: Packets) -> None:
+    """Keep the further XMP of a JPEG: parts, each after the length of all and its own place."""
+    joined, lengths = b"", set()
+    for part in sorted(parts, key=lambda part: part[4:8]):
+        length, start = struct.unpack_from(">II", part)
+        lengths.add(length)
+        if start == len(joined) <= MOST_PACKET_BYTES:
+            joined += part[8:]
+    if lengths != {len(joined)}:
+        found.unreadable.add("xmp")
+    else:
+        found.keep("xmp_more", joined)
 
 
 def _in_png(data: bytes, found: Packets) -> None:

@@ -141,7 +141,8 @@ def mining_of(data: bytes) -> str:
     """
     packets, found = find_packets(data), Rights()
     unreadable = bool(packets.unreadable & {"xmp", "c2pa", "container"})
-    for packet, read in ((packets.xmp, _xmp_mining), (packets.c2pa, _c2pa_mining)):
+    xmp = packets.xmp + packets.xmp_more
+    for packet, read in ((xmp, _xmp_mining), (packets.c2pa, _c2pa_mining)):
         if any(mark in packet for mark in _MARKS):
             try:
                 read(packets, found)
@@ -156,8 +157,9 @@ a compressed manifest."""
 
 
 def _xmp_mining(packets: Packets, found: Rights) -> None:
-    said = read_xmp(packets.xmp, _PLUS)
-    found.say("mining", _of_plus(itertools.chain(*said.values())), "xmp")
+    for packet in filter(None, (packets.xmp, packets.xmp_more)):
+        said = read_xmp(packet, _PLUS)
+        found.say("mining", _of_plus(itertools.chain(*said.values())), "xmp")
 
 
 def _c2pa_mining(packets: Packets, found: Rights) -> None:
@@ -169,7 +171,11 @@ def _mining_in(said: Manifest) -> str | None:
 
 
 def _xmp(packets: Packets, found: Rights) -> None:
-    said = read_xmp(packets.xmp, _WANTED)
+    for packet in filter(None, (packets.xmp, packets.xmp_more)):
+        _say_xmp(read_xmp(packet, _WANTED), found)
+
+
+def _say_xmp(said: dict[str, list[str]], found: Rights) -> None:
     for name, properties in _TEXTS.items():
         for values in filter(None, map(said.get, properties)):
             found.say(name, values[0] if name in _ONE_VALUE else "; ".join(values), "xmp")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 
 import numpy as np
@@ -10,7 +11,7 @@ from noticed import NOTICES, noticed, picture, read_by_exiv2, segment, signed, w
 from PIL import Image
 
 from glit.images import decode, encode_png, encode_smaller, picture_frame, upright_file
-from glit.rights import read_rights
+from glit.rights import mining_of, read_rights
 
 IN_JPEG = {key: value.removeprefix("lang=x-default ") for key, value in NOTICES.items()}
 IN_PNG = {k: v for k, v in IN_JPEG.items() if not k.startswith("Iptc")}
@@ -126,3 +127,35 @@ def test_damaged_notices_do_not_stop_an_export():
     data = with_xmp("<x") + b""
     smaller, *_ = encode_smaller(decode(data), max_side=32, original=data)
     assert decode(smaller).shape[1] == 32
+
+
+def further(packet: str, *, leave_out: int = -1, name: bytes = b"") -> bytes:
+    """A JPEG with XMP in further segments of 30,000 bytes, as part 3 of the standard has them."""
+    more = packet.encode()
+    digest = hashlib.md5(more).hexdigest().upper()
+    note = 'xmlns:n="http://ns.adobe.com/xmp/note/"'
+    own = xmp(f"<n:HasExtendedXMP {note}>{digest}</n:HasExtendedXMP>")
+    data = with_xmp(own)
+    for number, start in reversed(list(enumerate(range(0, len(more), 30_000)))):
+        place = len(more).to_bytes(4) + start.to_bytes(4)
+        part = b"http://ns.adobe.com/xmp/extension/\0" + (name or digest.encode()) + place
+        if number != leave_out:
+            added = segment(0xE1, part + more[start : start + 30_000])
+            data = added[: len(added) - len(picture()) + 2] + data[2:]
+    return data
+
+
+FORBIDDEN = '<plus:DataMining rdf:resource="http://ns.useplus.org/ldf/vocab/DMI-PROHIBITED"/>'
+
+
+def test_further_xmp_of_a_jpeg_is_read_and_kept():
+    filler = "".join(f"<dc:description{n}>{'x' * 1000}</dc:description{n}>" for n in range(150))
+    packet = xmp(filler + FORBIDDEN)
+    data = further(packet)
+    assert len(data) > 150_000 and mining_of(data) == "prohibited"
+    assert read_rights(data).mining == "prohibited" and not read_rights(data).unreadable
+    smaller, *_ = encode_smaller(decode(data), max_side=32, original=data)
+    assert mining_of(smaller) == "prohibited"
+    cut = further(packet, leave_out=1)
+    assert mining_of(cut) == "unreadable" and read_rights(cut).unreadable == {"xmp"}
+    assert mining_of(further(packet, name=b"0" * 32)) == "unstated"  # another picture's
