@@ -94,8 +94,8 @@ class RayExecutor:
         for job in flow.beginning():
             job.begin()
             if job.units:
-                job.watch.loading(job.task.loads)
                 pools[job.task.name] = self._open(job, flow, beside_gpus=beside_gpus)
+                job.watch.loading(job.task.loads)
 
     def _wait(self, pools: Collection[Pool], *, beside_gpus: bool) -> None:
         """Until something comes from a worker; now and then look for those that are silent, and for

@@ -39,7 +39,7 @@ _BELOW_RUIN = 0.999
 """The highest stake, as a part of the one that a verdict could ruin."""
 _SLOPE, _SLOPE_VERDICTS = 0.5, 20.0
 """The prior of ``b``, and the number of verdicts that it counts as."""
-_SPREAD_VERDICTS, _SHARE_VERDICTS = 200.0, 100.0
+_SPREAD_VERDICTS, _SHARE_VERDICTS = 50.0, 100.0
 """The number of verdicts that the predicted variance and the predicted share count as."""
 _SAME = 1e-12
 """Variance below which all items have the same probability."""
