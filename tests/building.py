@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -154,3 +155,10 @@ def png(pixels: np.ndarray | None = None, *, size=(48, 40), seed=0) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "PNG")
     return buffer.getvalue()
+
+
+def captions_only(photographs: Path, out: Path, *more: Any, chunk_size: int) -> list[Any]:
+    """The words that build a folder's images with the captions file beside the folder."""
+    captions = photographs.parent / "captions.jsonl"
+    return ["build", photographs, "-o", out, "-r", "captions-only", "--captions", captions,
+            "--set", f"ingest.chunk_size={chunk_size}", "--quiet", *more]  # fmt: skip

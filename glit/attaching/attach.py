@@ -36,7 +36,8 @@ class Attached:
     samples: int
     """Of the dataset that was published."""
     found: dict[str, int]
-    """Samples that have a picture now, by a key of :data:`glit.attaching.search.WAYS`."""
+    """Number of samples that got a picture, by how it was found: the keys of
+    :data:`glit.attaching.search.WAYS`."""
     drops: dict[str, int]
     """Samples that are left out, by reason."""
     files: int

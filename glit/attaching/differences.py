@@ -43,9 +43,12 @@ _COLOUR = _Limit(side=32, even=9.0, edges=0.5)
 """For the mean of red and blue without brightness; files keep colour at half the size."""
 _CAST = _Limit(side=32, even=8.5)
 """For the mean colour before tones are fitted: other hues make another picture."""
-_GRAIN_SIDE, _GRAIN_NOISE, _MOST_UNLIKE = 20, 20.0, 0.32
-"""Side of the cells whose pixels are correlated, the variance that encoding adds, and how far from
-1 the correlation may be."""
+_GRAIN_SIDE = 20
+"""Side in pixels of the cells in which the detail of two pictures is correlated."""
+_GRAIN_NOISE = 20.0
+"""Variance in squared grey levels that encoding adds to a cell."""
+_MOST_UNLIKE = 0.32
+"""Largest distance of a cell's correlation from 1."""
 
 
 def apart(

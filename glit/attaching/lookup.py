@@ -75,7 +75,7 @@ def describe_found(looks: Looks) -> Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Described:
-    """What a picture is looked up by."""
+    """Features by which the index finds a picture."""
 
     hashes: UInt64[np.ndarray, " H"]
     signatures: UInt8[np.ndarray, "N 12"]
@@ -107,7 +107,7 @@ class Index:
             self._tables.append((keys[order], owner[order]))
 
     def propose(self, picture: Described) -> list[int]:
-        """Return the numbers of the pictures that this may be, the likeliest first."""
+        """Return the numbers of the published pictures that a picture may be, best match first."""
         votes = np.zeros(self._number, np.int64)
         for table, (keys, owner) in enumerate(self._tables):
             own = np.unique(_keys(picture.signatures, table, self._bits))

@@ -18,7 +18,7 @@ LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 LEAST_GAIN, MOST_GAIN, _LEAST_MIX = 0.35, 2.5, -0.8
 """Changes of contrast, and of saturation, that a picture may have gone through."""
 _SAMPLED = 6_000
-"""Pixels from which tones are computed."""
+"""Number of pixels to which a change of tones is fitted."""
 _FITTED, _HUBER = 6, 12.0
 """Steps by which contrast is fitted, and the difference from which pixels count less."""
 _RISEN, _CUT = 1.1, 12.0

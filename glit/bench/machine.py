@@ -61,7 +61,8 @@ def _of_cpu(name: str) -> str:
 
 
 def _instructions() -> str:
-    """The best instructions for matrices, and what forbids a library to use them."""
+    """The widest vector instructions of the processor, and the variables that limit libraries to
+    fewer."""
     flags = set(_of_cpu("flags").split())
     best = next((name for flag, name in _INSTRUCTIONS if flag in flags), platform.machine())
     limits = [f"{name}={os.environ[name]}" for name in _LIMITS if os.environ.get(name)]

@@ -1,4 +1,4 @@
-"""Read files of JSON of strangers: whole, by lines, or an array in parts."""
+"""Read JSON files of other programs: a whole file, JSON lines, or a large array in parts."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class Vectors:
     """
 
     def __init__(self, width: int) -> None:
-        self._file, self._width, self._number = tempfile.TemporaryFile(), width, 0  # noqa: SIM115
+        self._file, self._width, self._number = tempfile.TemporaryFile(), width, 0  # noqa: SIM115 (closed by close)
 
     def __len__(self) -> int:
         return self._number

@@ -69,7 +69,7 @@ class Repeats:
         self._digests, self._image = array("Q"), array("Q")
         self._exact, self._folded = array("Q"), array("Q")
         self._is_long = bytearray()
-        self._keys = [tempfile.TemporaryFile() for _ in range(_BANDS)]  # noqa: SIM115
+        self._keys = [tempfile.TemporaryFile() for _ in range(_BANDS)]  # noqa: SIM115 (closed by close)
 
     def close(self) -> None:
         """Delete the files."""

@@ -129,7 +129,8 @@ def seconds_left(
 
 
 def rate_per_s(runs: Sequence[Timeline], stage: Mapping[str, Any]) -> float | None:
-    """Samples a second of a stage while it was at work, over all its workers; None if unknown."""
+    """Return a stage's throughput in samples per second, over all its workers and only while it
+    ran; None if its times are not known."""
     name, done = stage["stage"], stage["rows"]
     found = [(run.bin_s, run.stages[name].busy_s) for run in runs if name in run.stages]
     seconds = sum(bin_s * sum(busy > 0 for busy in bins) for bin_s, bins in found)

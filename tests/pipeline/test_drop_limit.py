@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
-from building import data_bytes, png
+from building import captions_only, data_bytes, png
 
 import glit
 from glit.errors import RunError, UserError
@@ -28,10 +29,7 @@ def photographs(tmp_path):
     return folder
 
 
-def words(photographs, out, *more):
-    captions = photographs.parent / "captions.jsonl"
-    return ["build", photographs, "-o", out, "-r", "captions-only", "--captions", captions,
-            "--set", "ingest.chunk_size=8", "--quiet", *more]  # fmt: skip
+words = partial(captions_only, chunk_size=8)
 
 
 @pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.engine)])

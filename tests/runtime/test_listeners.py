@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import urllib.request
+from functools import partial
 
 import pytest
-from building import data_bytes, png
+from building import captions_only, data_bytes, png
 from prometheus_client.parser import text_string_to_metric_families
 
 import glit
@@ -31,10 +32,7 @@ def photographs(tmp_path):
     return folder
 
 
-def words(photographs, out, *more):
-    captions = photographs.parent / "captions.jsonl"
-    return ["build", photographs, "-o", out, "-r", "captions-only", "--captions", captions,
-            "--set", "ingest.chunk_size=4", "--quiet", *more]  # fmt: skip
+words = partial(captions_only, chunk_size=4)
 
 
 @pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.engine)])
