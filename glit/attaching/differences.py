@@ -49,6 +49,9 @@ _GRAIN_NOISE = 20.0
 """Variance in squared grey levels that encoding adds to a cell."""
 _MOST_UNLIKE = 0.32
 """Largest distance of a cell's correlation from 1."""
+_USUAL_NOISE, _CLEAN = 2.4, 0.7
+"""Median difference in grey levels from which the limits are what they say, and their least share
+in a fine picture: where all else hardly differs, no encoding explains that one part does."""
 
 
 def apart(
@@ -71,13 +74,18 @@ def apart(
     colour = [miss[..., channel] - luma for channel in (0, 2)]
     # detail that was cut off before the picture was made smaller is lost in its means
     lost = [each * (1 + _LOST * cut) for each in edges]
-    return max(
+    missed = np.abs(miss).mean(2)
+    worst = max(
         _over(_BRIGHTNESS, [luma], lost, unit),
-        _over(_PIXELS, [np.abs(miss).mean(2)], edges, unit),
+        _over(_PIXELS, [missed], edges, unit),
         _over(_COLOUR, colour, edges, unit),
         _over(_CAST, _cast(contrasted, here), edges, unit),
         _unlike(fitted @ LUMA, here @ LUMA, unit),
     )
+    if unit > 1 or cut.any():  # of few pixels, or where some were cut off, less is known
+        return worst
+    noise = float(np.median(_cell_means(missed, min(_PIXELS.side, *missed.shape))))
+    return worst / min(max(noise / _USUAL_NOISE, _CLEAN), 1)
 
 
 def _unlike(

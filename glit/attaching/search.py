@@ -107,7 +107,7 @@ class PictureSearch:
 
     def run(self) -> tuple[dict[int, Found], int, int]:
         """Return what is found by number of the sample, the number of files, and of bad ones."""
-        of_bytes, of_pixels = self._published.by_hash()
+        of_bytes, of_pixels = self._published.by_bytes, self._published.by_pixels
         key = hashlib.sha256(self._dataset.manifest.as_bytes()).hexdigest()
         found: dict[int, Found] = {}
         parts: list[str] = []
@@ -121,7 +121,7 @@ class PictureSearch:
                 for how, known, value in (
                     ("bytes", of_bytes, row["sha256"]), ("pixels", of_pixels, row["pixels_sha256"]),
                 ):  # fmt: skip
-                    for sample in known.get(value, ()):
+                    for sample in known.get(value):
                         new = Found(how=how, file=file, sha256=row["sha256"])
                         if sample not in found or new.rank < found[sample].rank:
                             found[sample] = new

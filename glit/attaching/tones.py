@@ -21,6 +21,10 @@ _SAMPLED = 6_000
 """Number of pixels to which a change of tones is fitted."""
 _FITTED, _HUBER = 6, 12.0
 """Steps by which contrast is fitted, and the difference from which pixels count less."""
+_LEAST_GAINED = 0.25
+"""Grey levels by which a change of tones has to explain half of the pixels better than none."""
+_GREY = 1.5
+"""Colour, in grey levels, below which a picture is grey."""
 _RISEN, _CUT = 1.1, 12.0
 """Contrast that cuts off detail, and grey levels from black or white at which it does."""
 
@@ -34,7 +38,7 @@ def toned(
     less contrast or colour; None if no such change explains them."""
     step = max(1, there.size // 3 // _SAMPLED)
     before, wanted = (each.reshape(-1, 3)[::step] for each in (there, here))
-    greyed = _is_grey(wanted) and not _is_grey(before)
+    greyed = _colour(wanted) < _GREY and _colour(before) > max(_GREY, 2 * _colour(wanted))
     if greyed:  # other weights of the channels would hide that an object of one colour is missing
         contrasted = np.repeat((contrasted @ LUMA)[..., None], 3, axis=2)
     some = contrasted.reshape(-1, 3)[::step]
@@ -56,6 +60,10 @@ def toned(
     fitted = (contrasted @ mixing.T + shift).clip(0, 255)
     if greyed:
         return fitted, "grey"
+    made = fitted.reshape(-1, 3)[::step]
+    gained = np.median(np.abs(some - wanted)) - np.median(np.abs(made - wanted))
+    if gained < _LEAST_GAINED:  # a fit to the few pixels of a colour may be worse than none
+        fitted = contrasted
     moved = np.abs(fitted.reshape(-1, 3)[::step] - before).mean()
     return fitted, "same" if moved < 4 else "changed"
 
@@ -102,8 +110,9 @@ def _made(
     return values, light, (tones[2] * clipped + (1 - tones[2]) * light).clip(0, 255)
 
 
-def _is_grey(colours: Float32[np.ndarray, "N 3"]) -> bool:
-    return bool(np.abs(colours - colours.mean(1, keepdims=True)).mean() < 1.5)
+def _colour(colours: Float32[np.ndarray, "N 3"]) -> float:
+    """Return the mean distance of red, green and blue from their mean, in grey levels."""
+    return float(np.abs(colours - colours.mean(1, keepdims=True)).mean())
 
 
 def _solve(columns: np.ndarray, wanted: np.ndarray) -> np.ndarray:

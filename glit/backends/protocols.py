@@ -90,6 +90,9 @@ class CaptionerConfig(WriterConfig):
     model: str = "mini-captioner"
     """The model: a name in manifests/weights.toml, a hub id, or a folder; for endpoints the served
     name."""
+    max_image_side: int = 0
+    """Shrink images to this longer side before captioning; 0 keeps their size. ``transformers`` and
+    ``vllm`` also keep models that enlarge images (SmolVLM, Idefics3) from going beyond it."""
     kinds: tuple[str, ...] = added(())
     """The kinds of captions of every image, kept in a column ``captions``; the first is
     ``caption``. A model is asked for each of them: ``long``, ``short``, or KIND.txt beside the file

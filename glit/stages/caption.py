@@ -16,6 +16,7 @@ from PIL import Image
 
 from glit.backends.base import Backend
 from glit.backends.captioners import CAPTIONERS
+from glit.backends.captioners.enlarging import limited_size
 from glit.backends.protocols import (
     Captioner,
     CaptionerConfig,
@@ -55,8 +56,6 @@ class CaptionConfig(CaptionerConfig):
     temperature: float = limited(0.0, least=0)
     """Sampling temperature; 0 is greedy. The second try after a bad caption always samples, at
     0.7."""
-    max_image_side: int = 0
-    """Shrink images to this longer side before captioning; 0 keeps their size."""
     short: Literal["", "first_sentence"] = added("")
     """The source of a caption of the kind ``short`` besides ``kinds``: ``first_sentence`` takes
     that of ``caption``, without a model, for images that have no short one; empty adds none."""
@@ -126,6 +125,7 @@ class CaptionStage(Stage):
             "splitter": [plan.recipe.split.splitter, plan.recipe.split.language],
             "brought": "",  # once their digest; without the key no table of then would be found
             **({"prompts": dict(plan.further_prompts)} if plan.further_prompts else {}),
+            **limited_size(model, plan.recipe.caption.max_image_side),
             **_checks_identity(plan.recipe.caption),
         }
 

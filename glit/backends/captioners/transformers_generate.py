@@ -9,6 +9,7 @@ from typing import Any
 from PIL import Image
 
 from glit.backends.base import Backend
+from glit.backends.captioners.enlarging import limited_size
 from glit.backends.captioners.generation_keys import refuse_unfollowed_keys, set_by_recipe
 from glit.backends.captioners.kinds import refuse_no_captioner, refuse_no_chat_template
 from glit.backends.captioners.token_probabilities import ChosenLogprobs, tokens_of_text
@@ -54,6 +55,7 @@ class TransformersCaptioner:
                 else load_whole(kind, model.path, local_files_only=True, dtype=self._dtype)
             )
         self._model = loaded.to(self._device).eval()
+        self._size = limited_size(model, config.max_image_side)
         self._sampling = set_by_recipe(config)  # generate reads the model's own by itself
         self._text = self._asked(prompt)
 
@@ -102,7 +104,9 @@ class TransformersCaptioner:
 
     def prepare(self, image: Pixels) -> dict[str, Any]:
         """The model's input for the prompt and one image, with a batch dimension of 1."""
-        return self._processor(images=Image.fromarray(image), text=self._text, return_tensors="pt")
+        return self._processor(
+            images=Image.fromarray(image), text=self._text, return_tensors="pt", **self._size
+        )
 
     def joined(self, inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """A batch of inputs of equal shapes."""

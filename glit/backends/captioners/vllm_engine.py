@@ -25,6 +25,7 @@ from PIL import Image
 
 from glit.backends.base import Backend
 from glit.backends.captioners.async_captioner import ContinuousBase, settle
+from glit.backends.captioners.enlarging import limited_size
 from glit.backends.captioners.finish import is_cut
 from glit.backends.captioners.generation_keys import refuse_unfollowed_keys, sampling_keys
 from glit.backends.captioners.kinds import refuse_no_captioner, refuse_no_chat_template
@@ -278,6 +279,8 @@ def engine_arguments(config: WriterConfig, model: Resolved) -> dict[str, Any]:
         "seed": 0,
         "dtype": config.precision,
     }
+    if size := limited_size(model, getattr(config, "max_image_side", 0)):
+        arguments["mm_processor_kwargs"] = size
     if options.quantization:
         arguments["quantization"] = options.quantization
     if config.device == "cuda":
