@@ -188,6 +188,37 @@ def gemma4(folder: Path) -> None:
     _save(Gemma4ForConditionalGeneration(config), folder, ids[eos])
 
 
+def idefics3(folder: Path) -> None:
+    """Idefics3, as SmolVLM is published; its images become 4 x 4 tiles at least, unless limited."""
+    from transformers import (
+        Idefics3Config,
+        Idefics3ForConditionalGeneration,
+        Idefics3ImageProcessor,
+        Idefics3Processor,
+    )
+
+    eos, pad = "<end_of_utterance>", "<|im_start|>"
+    places = [f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)]
+    named = {"image_token": "<image>"}
+    special = ["<fake_token_around_image>", "<global-img>", *places]
+    tokenizer, ids = _tokenizer(special, eos, pad, **named)
+    pictures = Idefics3ImageProcessor(
+        size={"longest_edge": 128}, max_image_size={"longest_edge": 32}
+    )
+    ask = "{% if add_generation_prompt %}Assistant:{% endif %}"
+    Idefics3Processor(
+        pictures, tokenizer, image_seq_len=4, chat_template=_turns("", "<image>", eos) + ask
+    ).save_pretrained(folder)
+    config = Idefics3Config(
+        text_config={"model_type": "llama", **_text(ids, eos, pad, len(tokenizer))},
+        vision_config=_vision(
+            num_hidden_layers=2, num_attention_heads=2, image_size=32, patch_size=8
+        ),
+        scale_factor=2, pad_token_id=ids[pad], image_token_id=ids["<image>"],
+    )  # fmt: skip
+    _save(Idefics3ForConditionalGeneration(config), folder, ids[eos])
+
+
 def qwen3(folder: Path) -> None:
     """Qwen3, a language model that knows no images; its own file asks for a penalty."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -205,7 +236,7 @@ def qwen3(folder: Path) -> None:
 
 
 TEXTS = ("A dog.", "Two cats on a wall.", "Three.", "Four of them", "Nothing at all!")
-KINDS = {"qwen3_vl": qwen3_vl, "internvl": internvl, "gemma4": gemma4}
+KINDS = {"qwen3_vl": qwen3_vl, "internvl": internvl, "gemma4": gemma4, "idefics3": idefics3}
 
 
 def made(folder: Path) -> Path:
@@ -229,9 +260,8 @@ def captioner(folder: Path, backend: str, **settings: Any) -> Any:
     from glit.models.weights import resolve
     from glit.stages.caption import CaptionConfig
 
-    config = CaptionConfig(
-        **{"backend": backend, "max_tokens": 6, "device": "cpu", "max_model_len": 512, **settings}
-    )
+    usual = {"max_tokens": 6, "device": "cpu", "max_model_len": 512, "max_image_side": 64}
+    config = CaptionConfig(backend=backend, **(usual | settings))
     return CAPTIONERS[backend].make(config, resolve(str(folder)), PROMPT)
 
 

@@ -6,12 +6,20 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import tiny_captioners
 from tiny_captioners import KINDS, captioner, images
 
+from glit.models.weights import resolve
+from glit.planning.recipe import load_recipe
+from glit.stages.caption import CaptionStage
 from glit.text.thoughts import caption_in_json
+
+if TYPE_CHECKING:
+    from glit.stages.plan import Plan
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +49,28 @@ def test_each_speaks_of_an_image_as_it_would_alone(folder, said, name):
 def test_the_template_is_asked_not_to_think(folder):
     text = captioner(folder / "qwen3_vl", "transformers")._text
     assert text.endswith("<think>\n\n</think>\n\n")
+
+
+def test_a_model_that_enlarges_images_is_kept_from_it(folder):
+    """A picture of 60 pixels becomes one of 128 in 17 tiles, or one of 64 in 5."""
+    tiles = {}
+    for side in (0, 16, 64, 500):
+        model = captioner(folder / "idefics3", "transformers", max_image_side=side)
+        tiles[side] = model.prepare(images()[0])["pixel_values"].shape[1]
+    assert tiles == {0: 13, 16: 1, 64: 5, 500: 13}
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "told"),
+    [("idefics3", 64, 64), ("idefics3", 500, None), ("qwen3_vl", 64, None)],
+)
+def test_captions_of_other_tiles_are_others_in_the_work_folder(folder, name, side, told):
+    plan = SimpleNamespace(
+        models={"captioner": resolve(str(folder / name))}, prompt="", further_prompts=(),
+        recipe=load_recipe("laptop", overrides=[f"caption.max_image_side={side}"]),
+    )  # fmt: skip
+    size = CaptionStage.identity(cast("Plan", plan)).get("size")
+    assert size == (told and {"longest_edge": told})
 
 
 @pytest.mark.engine
