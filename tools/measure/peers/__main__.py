@@ -21,7 +21,15 @@ from statistics import median
 from glit.bench.harness import Row, write_report
 from glit.bench.machine import describe_machine, peak_mb
 from glit.runtime.tables import Page, Table, figure
-from tools.measure.peers import encoders, loaders, messy_folder, parquet, sentences, training
+from tools.measure.peers import (
+    encoders,
+    loaders,
+    messy_folder,
+    parquet,
+    sentences,
+    tables,
+    training,
+)
 from tools.measure.peers.inputs import make_inputs
 from tools.measure.peers.way import Comparison
 
@@ -33,6 +41,10 @@ WORKS: dict[str, Comparison] = {
     "clip": encoders.COMPARISON,
     "train-steps": training.STEPS,
     "train-epoch": training.EPOCH,
+    "rows-filter": tables.FILTER,
+    "rows-group": tables.GROUP,
+    "rows-select": tables.SELECT,
+    "rows-json": tables.EXPORT,
 }
 
 
@@ -88,10 +100,10 @@ def _one(folder: Path, work: str, name: str) -> Row:
         do = way.prepare(folder / "inputs", Path(scratch))
         wall, cpu = time.perf_counter(), _cpu_s()
         answer = do()
-        return {
+        found = {
             "wall_s": time.perf_counter() - wall, "cpu_s": _cpu_s() - cpu, "peak_mb": peak_mb(),
-            "answer": answer,
         }  # fmt: skip
+        return {**found, "answer": WORKS[work].read(answer)}
 
 
 def _cpu_s() -> float:

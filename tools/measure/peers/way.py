@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 Work = Callable[[], Any]
-"""Does the work that is timed; its answer, as plain values."""
+"""Does the work that is timed; returns its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,5 +37,7 @@ class Comparison:
     ways: tuple[Way, ...]
     make: Callable[[Path], None] = lambda inputs: None
     """Makes further inputs, once."""
+    read: Callable[[Any], Any] = lambda answer: answer
+    """Reads what the work returned, after it was timed: plain values to compare."""
     judge: Callable[[Path, Any, Any], str] = same
     """Of the folder of inputs, an answer and the one of glit: how good the answer is."""
