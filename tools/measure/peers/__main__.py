@@ -39,6 +39,7 @@ WORKS: dict[str, Comparison] = {
     "parquet": parquet.COMPARISON,
     "loader": loaders.COMPARISON,
     "clip": encoders.COMPARISON,
+    "masks": masks.COMPARISON,
     "train-steps": training.STEPS,
     "train-epoch": training.EPOCH,
     "rows-filter": tables.FILTER,

@@ -16,7 +16,6 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import psutil
@@ -166,7 +165,7 @@ def _crash(folder: Path, name: str, *, kills: int, seed: int) -> Row:
     wanted = len(set(_written(name, scratch / "clean")))
     row: Row = {"clean_s": clean, "kills": 0, "builds": 0, "hung": 0, "failed": 0, "lost": 0,
                 "doubled": 0}  # fmt: skip
-    again: list[float] = []
+    again = 0
     while row["kills"] < kills:
         out = scratch / f"{row['builds']:03}"
         out.mkdir()
@@ -191,9 +190,8 @@ def _crash(folder: Path, name: str, *, kills: int, seed: int) -> Row:
         rows = _written(name, out) if not code and code is not None else []
         row["lost"] += wanted - len(set(rows)) if code == 0 else 0
         row["doubled"] += len(rows) - len(set(rows))
-        if spent:
-            again.append((log.total() / wanted - 1) / spent)
-    row["again_of_a_build_per_kill"] = median(again) if again else 0.0
+        again += max(0, log.total() - wanted)
+    row["again_of_a_build_per_kill"] = again / wanted / row["kills"]
     return row
 
 

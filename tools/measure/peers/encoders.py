@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +95,86 @@ def _sentence_transformers_clip(inputs: Path, out: Path) -> Work:
     return work
 
 
+def make(inputs: Path) -> None:
+    """Write both towers as ONNX, for any number of images and texts."""
+    if not importlib.util.find_spec("onnxscript"):
+        return
+    import torch
+    from transformers import CLIPModel
+
+    model = CLIPModel.from_pretrained(inputs / "clip", local_files_only=True).eval()
+    side = model.config.vision_config.image_size
+    model.set_attn_implementation("eager")
+
+    class Tower(torch.nn.Module):
+        def __init__(self, features: Callable[[Any], Any]) -> None:
+            super().__init__()
+            self.model, self.features = model, features
+
+        def forward(self, given: torch.Tensor) -> torch.Tensor:
+            return _features(self.features(given))
+
+    examples = {
+        "image": (model.get_image_features, torch.zeros(2, 3, side, side)),
+        "text": (model.get_text_features, torch.ones(2, CONTEXT, dtype=torch.long)),
+    }
+    for name, (features, example) in examples.items():
+        rows = {0: torch.export.Dim("rows", min=1, max=1024)}
+        torch.onnx.export(
+            Tower(features), (example,), inputs / f"{name}.onnx", dynamo=True,
+            dynamic_shapes={"given": rows}, verbose=False,
+        )  # fmt: skip
+
+
+def _runtime(run: Callable[[Path], Callable[[Any], Any]]) -> Callable[[Path, Path], Work]:
+    """Encode by two files of ONNX; images and texts are prepared as transformers does."""
+
+    def prepare(inputs: Path, out: Path) -> Work:
+        import torch
+        from transformers import AutoTokenizer, CLIPImageProcessor
+
+        image, text = run(inputs / "image.onnx"), run(inputs / "text.onnx")
+        processor = CLIPImageProcessor.from_pretrained(inputs / "clip", local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(inputs / "clip", local_files_only=True)
+        paths, texts = _some(inputs)
+
+        def work() -> Any:
+            pictures, words = [], []
+            for start in range(0, _FEW, BATCH):
+                batch = [Image.open(path).convert("RGB") for path in paths[start : start + BATCH]]
+                pixels = processor(images=batch, return_tensors="np")["pixel_values"]
+                pictures.append(torch.from_numpy(image(pixels)))
+                ids = tokenizer(
+                    texts[start : start + BATCH], padding="max_length", truncation=True,
+                    max_length=CONTEXT, return_tensors="np",
+                )  # fmt: skip
+                words.append(torch.from_numpy(text(ids["input_ids"])))
+            return _rounded(torch.cat(pictures), torch.cat(words))
+
+        return work
+
+    return prepare
+
+
+def _onnxruntime(path: Path) -> Callable[[Any], Any]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", "0"))
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    [argument] = session.get_inputs()
+    return lambda values: session.run(None, {argument.name: values})[0]
+
+
+def _openvino(path: Path) -> Callable[[Any], Any]:
+    import openvino
+
+    threads = int(os.environ.get("OMP_NUM_THREADS", "0"))
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
+    compiled = openvino.Core().compile_model(path, "CPU", settings)
+    return lambda values: compiled([values])[0].copy()
+
+
 def _open_clip(inputs: Path, out: Path) -> Work:
     import open_clip as peer
     import torch
@@ -115,12 +198,21 @@ def _open_clip(inputs: Path, out: Path) -> Work:
 
 COMPARISON = Comparison(
     title="48 images and captions encoded by CLIP ViT-B/16",
+    make=make,
     ways=(
         Way(name="glit", prepare=_glit_clip),
         Way(name="transformers", prepare=_transformers_clip, package="transformers"),
         Way(
             name="sentence-transformers", prepare=_sentence_transformers_clip,
             package="sentence_transformers",
+        ),
+        Way(
+            name="ONNX Runtime", prepare=_runtime(_onnxruntime), package="onnxruntime",
+            note="texts padded to 77",
+        ),
+        Way(
+            name="OpenVINO", prepare=_runtime(_openvino), package="openvino",
+            note="texts padded to 77",
         ),
         Way(name="open_clip", prepare=_open_clip, package="open_clip", note="other weights"),
     ),
