@@ -24,6 +24,7 @@ from glit.runtime.tables import Page, Table, figure
 from tools.measure.peers import (
     encoders,
     loaders,
+    masks,
     messy_folder,
     parquet,
     sentences,

@@ -121,7 +121,7 @@ def make(inputs: Path) -> None:
     for name, (features, example) in examples.items():
         rows = {0: torch.export.Dim("rows", min=1, max=1024)}
         torch.onnx.export(
-            Tower(features), (example,), inputs / f"{name}.onnx", dynamo=True,
+            Tower(features).eval(), (example,), inputs / f"{name}.onnx", dynamo=True,
             dynamic_shapes={"given": rows}, verbose=False,
         )  # fmt: skip
 
