@@ -56,7 +56,7 @@ def _ray(inputs: Path, out: Path) -> None:
     import ray
     from ray.data.checkpoint import CheckpointConfig
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     ray.data.DataContext.get_current().checkpoint_config = CheckpointConfig(
         id_column="path", checkpoint_path=str(out / "checkpoint"),
         delete_checkpoint_on_success=False,

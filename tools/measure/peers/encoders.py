@@ -103,7 +103,7 @@ def make(inputs: Path) -> None:
     from transformers import CLIPModel
 
     model = CLIPModel.from_pretrained(inputs / "clip", local_files_only=True).eval()
-    side = model.config.vision_config.image_size
+    vision: Any = model.config.vision_config
     model.set_attn_implementation("eager")
 
     class Tower(torch.nn.Module):
@@ -115,7 +115,10 @@ def make(inputs: Path) -> None:
             return _features(self.features(given))
 
     examples = {
-        "image": (model.get_image_features, torch.zeros(2, 3, side, side)),
+        "image": (
+            model.get_image_features,
+            torch.zeros(2, 3, vision.image_size, vision.image_size),
+        ),
         "text": (model.get_text_features, torch.ones(2, CONTEXT, dtype=torch.long)),
     }
     for name, (features, example) in examples.items():

@@ -15,7 +15,7 @@ from tools.measure.peers.way import Comparison, Way, Work
 ROWS = 1_000_000
 _BASE, _FILE = 500, 25_000
 """Different captions, and rows of a file."""
-_WHERE = "len(sentences) >= 7 AND caption LIKE '%red%' AND width = 512"
+_WHERE = "len(sentences) >= 7 AND caption LIKE '%red%' AND width >= 128"
 _FILTER = f"SELECT sample_id FROM samples WHERE {_WHERE}"
 _GROUP = "SELECT len(sentences) AS number, count(*) FROM samples GROUP BY number"
 _EXPORT = "SELECT sample_id, source_path, width, height, caption FROM samples"
@@ -128,7 +128,7 @@ def _datasets_filter(inputs: Path, out: Path) -> Work:
 
     def fits(width: list[int], sentences: list[Any], caption: list[str]) -> list[bool]:
         rows = zip(width, sentences, caption, strict=True)
-        return [w == 512 and len(s) >= 7 and "red" in c for w, s, c in rows]
+        return [w >= 128 and len(s) >= 7 and "red" in c for w, s, c in rows]
 
     def work() -> Any:
         rows = opened(["sample_id", "width", "sentences", "caption"])
@@ -217,7 +217,8 @@ def _duckdb_select(inputs: Path, out: Path) -> Work:
 def _selected(files: Path) -> list[Any]:
     import duckdb
 
-    return _ids(duckdb.sql(f"SELECT sample_id FROM read_parquet('{files}')").fetchall())
+    sql = f"SELECT sample_id FROM read_parquet('{files}')"
+    return _ids(duckdb.connect().execute(sql).fetchall())
 
 
 _LESS = "looks at no page's header first, so a hostile file may fill memory"

@@ -21,7 +21,7 @@ SHAPE: dict[str, Any] = {
         "context_length": CONTEXT, "vocab_size": 49_408, "width": 512, "heads": 8, "layers": 12,
     },
 }  # fmt: skip
-_BATCH, _STEPS, _MANY = 16, 2, 48
+_BATCH, _STEPS, _MANY = 16, 3, 48
 """Images of a batch, steps on one batch in memory, and images of the epoch."""
 _OPTIONS: dict[str, Any] = {
     "lr": 1e-4, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "precision": "no", "context": CONTEXT,
@@ -225,7 +225,7 @@ def _ways(glit: Callable[..., Work], peer: Callable[..., Work], note: str = "") 
 
 
 STEPS = Comparison(
-    title="two training steps of CLIP ViT-B/32, 16 images and captions in memory, float32",
+    title="three training steps of CLIP ViT-B/32, 16 images and captions in memory, float32",
     make=make, judge=_judge, ways=_ways(_glit_steps, _open_clip_steps),
 )  # fmt: skip
 EPOCH = Comparison(
