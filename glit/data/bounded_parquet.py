@@ -8,7 +8,7 @@ one before them, make gigabytes of kilobytes. The headers of the pages bound it
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.data.limits import BATCH_BYTES, IMAGES_BYTES, TABLE_BYTES
-from glit.data.page_headers import Page, pages
+from glit.data.page_headers import HEADER_BYTES, Page, pages
 
 _DICTIONARY = (2, 8)
 _DELTA_BYTE_ARRAY = 7
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+_AT_ONCE = 1 << 20
+"""Bytes of a row group that are read at once to look at the headers in them; of a larger one, the
+headers alone."""
 _PER_VALUE = 8
 """Bytes of a value's offset and levels."""
 
@@ -138,25 +141,23 @@ class BoundedParquet(pq.ParquetFile):
 
     def _sizes(self, i: int, columns: Any) -> dict[str, _Size]:
         group, schema = self.metadata.row_group(i), self.schema
-        found = {}
+        chosen = []
         for number in range(group.num_columns):
-            chunk, column = group.column(number), schema.column(number)
+            chunk = group.column(number)
             name = chunk.path_in_schema
             if columns is None or any(name == c or name.startswith(f"{c}.") for c in columns):
-                found[name] = self._size(chunk, column)
-        return found
-
-    def _size(self, chunk: pq.ColumnChunkMetaData, column: pq.ColumnSchema) -> _Size:
-        start = chunk.data_page_offset
-        if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < start:
-            start = chunk.dictionary_page_offset
-        end = start + chunk.total_compressed_size
+                chosen.append((name, chunk, schema.column(number), *_range(chunk)))
         if self._bytes:
-            self._bytes.hold(start, end)
-            found = pages(self._bytes, start, end, chunk.num_values)
-            return _bound(list(found), chunk, column, self._bytes)
+            for *_, start, end in chosen:
+                self._bytes.hold(start, end)
+            return _sizes(chosen, self._bytes)
         with open(self._path, "rb") as file:
-            return _bound(list(pages(file, start, end, chunk.num_values)), chunk, column, file)
+            held = _Held(file)
+            first = min((start for *_, start, _ in chosen), default=0)
+            last = max((end for *_, end in chosen), default=0)
+            if last - first <= _AT_ONCE:
+                held.hold(first, last + HEADER_BYTES[0])
+            return _sizes(chosen, held)
 
     def _too_much(self, group: int, size: int) -> TooMuch:
         return TooMuch(
@@ -174,6 +175,22 @@ class BoundedParquet(pq.ParquetFile):
 
 class TooMuch(ValueError):
     """A row group decodes to more than memory is to hold."""
+
+
+def _range(chunk: Any) -> tuple[int, int]:
+    """Where a column of a row group is in the file."""
+    start, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset
+    if dictionary is not None and 0 < dictionary < start:
+        start = dictionary
+    return start, start + chunk.total_compressed_size
+
+
+def _sizes(chosen: Iterable[tuple[str, Any, Any, int, int]], file: _Held) -> dict[str, _Size]:
+    """Bounds of columns: their names, what the footer says of them, and where they are."""
+    return {
+        name: _bound(list(pages(file, start, end, chunk.num_values)), chunk, column, file)
+        for name, chunk, column, start, end in chosen
+    }
 
 
 def _bound(found: list[Page], chunk: Any, column: Any, file: Any) -> _Size:

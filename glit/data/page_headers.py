@@ -13,9 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-_HEADER_BYTES = (4096, 1 << 18, 1 << 24)
+HEADER_BYTES = (4096, 1 << 18, 1 << 24)
 """Bytes to read for a header, tried in turn until it is whole; Arrow's limit is the last."""
 _DEEPEST = 16
+_WHOLE = (5, 6, 4)
+"""Types of whole numbers in Thrift."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,7 @@ def _whole(value: Any) -> int:
 
 def _header(file: Any, at: int) -> tuple[dict[int, Any], int]:
     """The header's fields and its length."""
-    for most in _HEADER_BYTES:
+    for most in HEADER_BYTES:
         file.seek(at)
         data = file.read(most)
         try:
@@ -97,7 +99,11 @@ def _header(file: Any, at: int) -> tuple[dict[int, Any], int]:
 
 
 def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
-    """Fields by number, from ``at``, and where they end."""
+    """Fields by number, from ``at``, and where they end.
+
+    Nearly all fields are whole numbers of a byte or two, which are read here: a call for each
+    would take most of the time.
+    """
     if depth > _DEEPEST:
         raise ValueError("the header of a page is damaged")
     fields: dict[int, Any] = {}
@@ -111,7 +117,19 @@ def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
             number += mark >> 4
         else:
             number, at = _zigzag(data, at)
-        fields[number], at = _value(data, at, mark & 15, depth)
+        if mark & 15 in _WHOLE:
+            value = data[at]
+            at += 1
+            if value > 127:
+                second = data[at]
+                if second > 127:
+                    value, at = _varint(data, at - 1)
+                else:
+                    value += (second - 1) << 7
+                    at += 1
+            fields[number] = (value >> 1) ^ -(value & 1)
+        else:
+            fields[number], at = _value(data, at, mark & 15, depth)
 
 
 def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
@@ -119,7 +137,7 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
         return kind == 1, at
     if kind == 3:
         return data[at], at + 1
-    if kind in (4, 5, 6):
+    if kind in _WHOLE:
         return _zigzag(data, at)
     if kind == 7:
         return None, at + 8

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -18,6 +19,8 @@ from glit.errors import UserError
 
 Format = Literal["csv", "json", "parquet"]
 _ROWS_AT_A_TIME = 2048
+_PLAIN_TYPES = re.compile(r"(u?int\d+|bool|(large_)?string(_view)?)$")
+"""Arrow types whose values are written as they are."""
 
 
 def write_answer(found: duckdb.DuckDBPyRelation, out: BinaryIO, form: Format) -> None:
@@ -43,18 +46,27 @@ def answer_format(path: Path) -> Format:
     return suffix
 
 
-def _rows(found: duckdb.DuckDBPyRelation) -> Iterator[tuple[Any, ...]]:
+def _rows(
+    found: duckdb.DuckDBPyRelation, cell: Callable[[Any], Any]
+) -> Iterator[Iterator[tuple[Any, ...]]]:
+    """Some thousand rows at a time, their values as ``cell`` makes them."""
     with found.to_arrow_reader(_ROWS_AT_A_TIME) as batches:
         for batch in batches:
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            columns = (
+                column.to_pylist()
+                if _PLAIN_TYPES.match(str(column.type))
+                else map(cell, column.to_pylist())
+                for column in batch.columns
+            )
+            yield zip(*columns, strict=True)
 
 
 def _csv(found: duckdb.DuckDBPyRelation, out: BinaryIO) -> None:
     text = io.TextIOWrapper(out, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(found.columns)
-    for row in _rows(found):
-        writer.writerow([_cell(value) for value in row])
+    for rows in _rows(found, _cell):
+        writer.writerows(rows)
     text.detach()
 
 
@@ -67,13 +79,14 @@ def _cell(value: Any) -> Any:
 def _json(found: duckdb.DuckDBPyRelation, out: BinaryIO) -> None:
     """A list of objects, one a line."""
     names = found.columns
-    out.write(b"[")
-    for number, row in enumerate(_rows(found)):
-        values = {name: _plain(value) for name, value in zip(names, row, strict=True)}
-        text = json.dumps(values, ensure_ascii=False, allow_nan=False, default=str)
-        out.write(b",\n" if number else b"\n")
-        out.write(text.encode())
-    out.write(b"\n]\n")
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=str).encode
+    first = b"[\n"
+    for rows in _rows(found, _plain):
+        objects = (encode(dict(zip(names, row, strict=True))) for row in rows)
+        text = ",\n".join(objects)
+        out.write(first + text.encode())
+        first = b",\n"
+    out.write(b"[\n]\n" if first == b"[\n" else b"\n]\n")
 
 
 def _plain(value: Any) -> Any:

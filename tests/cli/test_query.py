@@ -55,6 +55,17 @@ SQL = r"""select source_path, width, len(sentences) > 0 as some, 'nan'::float as
          '\xff'::blob as data, null as none from samples order by source_path"""
 
 
+@pytest.mark.parametrize("num", [0, 1, 2048, 5000])
+def test_rows_of_any_number_of_batches(built, run_glit, num):
+    sql = f"select range as n, range / 2 as half, [range] as some from range({num})"
+    done = run_glit("query", built, sql, "--json")
+    wanted = [{"n": n, "half": n / 2, "some": [n]} for n in range(num)]
+    assert json.loads(done.output) == wanted and done.output.count("\n") == num + 2
+    done = run_glit("query", built, sql, "--format", "csv")
+    rows = [[str(n), str(n / 2), f"[{n}]"] for n in range(num)]
+    assert [*csv.reader(done.output.splitlines())] == [["n", "half", "some"], *rows]
+
+
 def test_every_format_has_every_row(built, run_glit, tmp_path):
     for form in ("csv", "json", "parquet"):
         done = run_glit("query", built, SQL, "-o", tmp_path / f"rows.{form}")

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from glit.data.bounded_parquet import BoundedParquet, TooMuch
+from glit.data.page_headers import _struct
 
 LONG = "x" * 10_000
 MOST = 1 << 20
@@ -108,3 +109,30 @@ def test_a_whole_file_is_looked_at(tmp_path):
         file.check()
     with BoundedParquet(_of_a_dictionary(), most=16 * MOST) as file:
         file.check()
+
+
+@pytest.mark.parametrize("at_once", [0, 1 << 20])
+def test_a_group_is_looked_at_in_one_read_or_header_by_header(at_once, tmp_path, monkeypatch):
+    monkeypatch.setattr("glit.data.bounded_parquet._AT_ONCE", at_once)
+    table = pa.table({"text": [f"{n:05}" * 40 for n in range(3000)], "n": range(3000)})
+    path = tmp_path / "x.parquet"
+    pq.write_table(table, path, row_group_size=1000, data_page_size=2000, write_batch_size=8,
+                   use_dictionary=["n"])  # fmt: skip
+    with BoundedParquet(path) as file, BoundedParquet(io.BytesIO(path.read_bytes())) as held:
+        assert [file._sizes(i, None) for i in range(3)] == [held._sizes(i, None) for i in range(3)]
+        text = file._sizes(2, ["text"])["text"]
+    assert 1000 * 200 < text.total < 1000 * 220 and 2000 <= text.longest < 4000
+
+
+def test_numbers_of_a_header_are_read_whatever_their_length():
+    numbers = [0, -1, 1, 63, -64, 64, 8191, -8192, 8192, 2**31 - 1, -(2**31)]
+    data = bytearray()
+    for number in numbers:
+        value = number << 1 if number >= 0 else (-number << 1) - 1
+        data.append(0x15)  # the next field, a whole number
+        while value > 127:
+            data.append(value & 127 | 128)
+            value >>= 7
+        data.append(value)
+    fields, end = _struct(bytes([*data, 0]), 0, 0)
+    assert [*fields.values()] == numbers and end == len(data) + 1

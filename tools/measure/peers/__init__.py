@@ -1,0 +1,1 @@
+"""glit beside other packages on the same work."""
