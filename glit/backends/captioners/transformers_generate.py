@@ -12,7 +12,7 @@ from glit.backends.base import Backend
 from glit.backends.captioners.generation_keys import refuse_unfollowed_keys, set_by_recipe
 from glit.backends.captioners.kinds import refuse_no_captioner, refuse_no_chat_template
 from glit.backends.captioners.token_probabilities import ChosenLogprobs, tokens_of_text
-from glit.backends.protocols import CaptionerConfig, RawCaption
+from glit.backends.protocols import CaptionerConfig, RawCaption, TokenMeter
 from glit.errors import WeightsError, first_line
 from glit.images import Pixels
 from glit.models.device import pick_device, torch_dtype
@@ -56,6 +56,7 @@ class TransformersCaptioner:
         self._model = loaded.to(self._device).eval()
         self._sampling = set_by_recipe(config)  # generate reads the model's own by itself
         self._text = self._asked(prompt)
+        self.meter = TokenMeter()
 
     def asking(self, prompt: str) -> TransformersCaptioner:
         """The same model with another prompt."""
@@ -126,6 +127,7 @@ class TransformersCaptioner:
                 **(sampling if temperature > 0 else greedy),
             )
             logprobs = watch.finish(tokens[:, -1])
+        self.meter.add(tokens.numel())
         new = tokens[:, moved["input_ids"].shape[1] :].tolist()
         return [self._read(*row) for row in zip(new, logprobs, strict=True)]
 
@@ -150,5 +152,9 @@ def _penalties(sampling: dict[str, Any]) -> dict[str, Any]:
 
 
 TRANSFORMERS = Backend(
-    make=TransformersCaptioner, tells_logprobs=True, extras=("models",), check=_check
+    make=TransformersCaptioner,
+    tells_logprobs=True,
+    counts_tokens=True,
+    extras=("models",),
+    check=_check,
 )
