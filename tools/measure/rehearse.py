@@ -148,21 +148,16 @@ def counted(stage: str, rows: int) -> bytes:
 
 @cache
 def _same(stage: str, rows: int) -> pa.Table:
-    if stage == "ledger":
-        schema = ledger_module._SCHEMA
-    else:
-        flow = make_plan(load_recipe("mini"), _INPUTS, device="cpu").flow
-        schema = stage_schema(flow.step(stage).columns)
-    dropped = drop_row(Drop(reason="too_small", message="made up"))
-    made: list[dict[str, Any]] = []
-    for number in range(rows):
-        is_drop = number >= rows - rows // 100
-        row = {"sample_id": f"{number:064x}", "source_path": path_of(number), "num_bytes": 100_000}
-        made.append(row | ({"drop": dropped} if is_drop else {}))
-        if stage == "ledger" and is_drop:
-            made[-1] |= {"stage": "caption", **dropped}
+    columns = ledger_module._SCHEMA
+    if stage != "ledger":
+        plan = make_plan(load_recipe("mini"), _INPUTS, device="cpu")
+        columns = stage_schema(plan.flow.step(stage).columns)
+    known = {"sample_id": "0" * 64, "source_path": path_of(0), "num_bytes": 100_000}
+    drop = drop_row(Drop(reason="too_small", message="made up"))
+    dropped = {**known, "drop": drop, "stage": "caption", **drop}
+    made = [known] * (rows - rows // 100) + [dropped] * (rows // 100)
     counts = {META_ROWS: str(rows).encode(), META_DROPS: f"too_small={rows // 100}".encode()}
-    return pa.Table.from_pylist(made, schema=schema.with_metadata(counts))
+    return pa.Table.from_pylist(made, schema=columns.with_metadata(counts))
 
 
 _INPUTS = Inputs(source=Source(root="images"))
@@ -267,29 +262,20 @@ _PEAK = "int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]) // 
 """Peak memory of the process in megabytes; that of getrusage counts the parent's too."""
 
 
-def _rate(text: str) -> tuple[str, float]:
-    stage, _, rate = text.partition("=")
-    if stage not in RATES:
-        raise argparse.ArgumentTypeError(f"{stage}: want one of {', '.join(RATES)}")
-    return stage, float(rate)
-
-
 def main() -> None:
     """Rehearse, and print what was measured."""
     parser = argparse.ArgumentParser(prog="python -m tools.measure.rehearse", description=__doc__)
     parser.add_argument("output")
-    parser.add_argument("--images", type=int, default=100_000)
-    parser.add_argument("--gpus", type=int, default=64)
-    parser.add_argument("--cores", type=int, default=1024)
-    parser.add_argument("--rate", type=_rate, action="append", default=[], help="STAGE=IMAGES_A_S")
+    for name, value in (("images", 100_000), ("gpus", 64), ("cores", 1024)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--rate", action="append", default=[], help="STAGE=IMAGES_A_SECOND")
     parser.add_argument("--beat-s", type=float, default=1.0, help="between two signs of life")
-    parser.add_argument(
-        "--lives-s", type=float, default=20 * 3600.0, help="of a worker, on average"
-    )
+    parser.add_argument("--lives-s", type=float, default=72_000.0, help="of a worker, on average")
     parser.add_argument("--real", action="store_true", help="processes of Ray, which sleep")
-    options = parser.parse_args()
-    options.rate = dict(options.rate)
-    cluster = None
+    options, cluster = parser.parse_args(), None
+    options.rate = {n: float(rate) for n, _, rate in (r.partition("=") for r in options.rate)}
+    if unknown := options.rate.keys() - RATES.keys():
+        parser.error(f"--rate {unknown.pop()}: want one of {', '.join(RATES)}")
     if not options.real:
         cluster = MadeUpCluster(Clock(), options.cores, options.gpus, options.lives_s)
         for module, name, value in replaced(cluster):
@@ -305,10 +291,10 @@ def main() -> None:
 
     @contextmanager
     def timed(name: str) -> Iterator[None]:
-        start = time.process_time() - (cluster.clock.hidden if cluster else 0.0)
+        start, hidden = time.process_time(), cluster.clock.hidden if cluster else 0.0
         yield
-        end = time.process_time() - (cluster.clock.hidden if cluster else 0.0)
-        took[f"{name}_cpu_s"] = round(end - start, 1)
+        hidden = (cluster.clock.hidden if cluster else 0.0) - hidden
+        took[f"{name}_cpu_s"] = round(time.process_time() - start - hidden, 1)
         took[f"{name}_megabytes"] = eval(_PEAK)
 
     with timed("listing"):
