@@ -9,6 +9,7 @@ import signal
 import socket
 import stat
 import subprocess
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -38,10 +39,10 @@ def test_the_script_for_slurm_builds_on_two_nodes(scenes, built_by_mini, tmp_pat
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    (folder := Path(f"/tmp/ray-{port}")).mkdir()  # short, as sockets lie in it
+    folder = tempfile.mkdtemp(prefix="ray-")  # short, as sockets lie in it
     job = {
         "SLURMD_NODENAME": "127.0.0.1", "SLURM_NNODES": "2", "SLURM_CPUS_PER_TASK": "1",
-        "RAY_PORT": str(port), "RAY_FOLDER": str(folder),
+        "RAY_PORT": str(port), "RAY_FOLDER": folder,
         "PATH": f"{bin_}:{Path(RAY).parent}:{os.environ['PATH']}",
     }  # fmt: skip
     words = [scenes / "images", "-o", out, "-r", "mini", "--captions", scenes / "captions.jsonl"]
