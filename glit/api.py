@@ -52,6 +52,7 @@ def build(
     limit: int | None = None,
     max_drops: float = 1.0,
     max_hours: float = math.inf,
+    max_tokens: int | None = None,
     replace: bool = False,
     locked: bool = False,
     quiet: bool = False,
@@ -75,6 +76,8 @@ def build(
         max_drops: the largest share of samples that a step may drop, 0 to 1; filters do not count.
             If more are dropped, the build stops: once 100 are done, or at the step's end.
         max_hours: stop after so many hours, when the next chunk is done.
+        max_tokens: stop when prompts and answers of all runs of this build have so many tokens, as
+            captioner and language model count them, and a chunk is done; None never stops.
         replace: rebuild a finished dataset of another recipe or other images.
         locked: use exactly the models recorded by ``glit lock``.
         quiet: no progress on standard error.
@@ -104,7 +107,7 @@ def build(
             images, output, recipe, settings=settings,
             captions=captions, regions=regions, executor=executor,
             ray_address=ray_address, limit=limit, max_drops=max_drops, max_hours=max_hours,
-            replace=replace, locked=locked,
+            max_tokens=max_tokens, replace=replace, locked=locked,
         )  # fmt: skip
         given = {"caption": captions, "propose": regions}
         given = [f"{name}.backend=provided" for name, file in given.items() if file is not None]
@@ -116,8 +119,8 @@ def build(
         )
     request = BuildRequest(
         images=images, output=output, recipe=recipe, captions=captions, regions=regions,
-        limit=limit, limits=Limits(drops=max_drops, hours=max_hours), replace=replace,
-        lock=read_lock(lock_path(name)) if locked else None, command=command,
+        limit=limit, limits=Limits(drops=max_drops, hours=max_hours, tokens=max_tokens),
+        replace=replace, lock=read_lock(lock_path(name)) if locked else None, command=command,
     )  # fmt: skip
     chosen = (
         _chosen_executor(output, ray_address, images=images, recipe=recipe, limit=limit)
@@ -146,6 +149,7 @@ def add(
     limit: int | None = None,
     max_drops: float = 1.0,
     max_hours: float = math.inf,
+    max_tokens: int | None = None,
     quiet: bool = False,
     ray_address: str | None = None,
     progress: StageProgress | None = None,
@@ -160,6 +164,7 @@ def add(
         limit: add only this many new images, first by path.
         max_drops: as in :func:`build`.
         max_hours: as in :func:`build`.
+        max_tokens: as in :func:`build`.
         quiet: no progress on standard error.
         ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
         progress: used instead of glit's own progress bar.
@@ -171,7 +176,7 @@ def add(
     from glit.pipeline.add import add as run
     from glit.work.open_work import Limits
 
-    limits = Limits(drops=max_drops, hours=max_hours)
+    limits = Limits(drops=max_drops, hours=max_hours, tokens=max_tokens)
     chosen = _chosen_executor(dataset, ray_address) if executor == "auto" else executor
     with _at_work(chosen, ray_address, progress, quiet=quiet) as (runner, shown):
         added = run(os.fspath(dataset), runner, shown, limit=limit, limits=limits)

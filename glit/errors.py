@@ -169,7 +169,8 @@ class DatasetError(GlitError):
 
 
 class StoppedError(GlitError):
-    """Ctrl-C, --max-hours (130) or SIGTERM (143) stopped the run; it can be resumed."""
+    """Ctrl-C, --max-hours, --max-tokens (130) or SIGTERM (143) stopped the run, which can be
+    resumed."""
 
     exit_code = 130
 

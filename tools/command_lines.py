@@ -216,6 +216,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "ray_workers": ["1"],
         "max_drops": ["99%"],
         "max_hours": ["9"],
+        "max_tokens": ["2M"],
         "log_json": [f"{NEW}.jsonl"],
         "metrics": ["0"],
         "reason": ["corrupt"],

@@ -357,7 +357,8 @@ EXIT_CODES = {
     " fail, `view A B` a difference, `overlap` an image of the list.",
     2: "The command, the recipe or the input is wrong, and you can fix it; also a missing package"
     " or model.",
-    130: "Ctrl-C or `--max-hours` stopped the command. Run it again; `glit train` with `--resume`.",
+    130: "Ctrl-C, `--max-hours` or `--max-tokens` stopped the command. Run it again; `glit train`"
+    " with `--resume`.",
     143: "SIGTERM (Slurm, Kubernetes, torchrun) or a closed terminal stopped it. The same command"
     " resumes.",
 }

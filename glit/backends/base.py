@@ -69,6 +69,8 @@ class Backend:
     """
     tells_logprobs: bool = False
     """Captioners: whether they say how probable each token was."""
+    counts_tokens: bool = False
+    """Captioners: whether they count the tokens of prompts and answers, for ``--max-tokens``."""
     gpu_bytes: int = 0
     """Memory on a GPU beside its weights, for batches at their defaults and CUDA itself: workers
     share a GPU if it has room for several. 0 where one worker wants the whole GPU."""

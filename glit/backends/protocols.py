@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -118,8 +119,39 @@ class RawCaption:
     """The tokens of the text, where the backend says how probable each was."""
 
 
+class TokenMeter:
+    """Counts the tokens that a captioner uses, of prompts and of answers; safe for threads.
+
+    >>> meter = TokenMeter()
+    >>> meter.add(700), meter.add(65), meter.take(), meter.take()
+    (None, None, 765, 0)
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._number = threading.Lock(), 0
+
+    def add(self, number: int) -> None:
+        """Count further tokens."""
+        with self._lock:
+            self._number += number
+
+    def take(self) -> int:
+        """Return the tokens since it was last called."""
+        with self._lock:
+            number, self._number = self._number, 0
+        return number
+
+
+def tokens_used(captioner: object) -> int:
+    """The tokens that a captioner has used since this was last asked; 0 if it does not count them
+    (it then has no ``meter``)."""
+    meter = getattr(captioner, "meter", None)
+    return meter.take() if isinstance(meter, TokenMeter) else 0
+
+
 class Captioner(Protocol):
-    """Generates captions from pixels."""
+    """Generates captions from pixels. One that counts its tokens has a :class:`TokenMeter` as
+    ``meter``, which its views share."""
 
     def asking(self, prompt: str) -> Captioner:
         """Return a view of this model with another prompt; it is valid as long as this model."""

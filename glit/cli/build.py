@@ -15,6 +15,7 @@ from glit.cli.options import (
     OfflineOption,
     QuietOption,
     SetOption,
+    count,
     existing,
     existing_images,
     name_next,
@@ -73,6 +74,14 @@ MaxHoursOption = Annotated[
         help="Stop after so many hours, when a chunk is done. Default: never.",
     ),
 ]  # fmt: skip
+MaxTokensOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-tokens", parser=count, metavar="N",
+        help="Stop when prompts and answers of all runs have so many tokens, such as 2M, and a "
+        "chunk is done. Default: never.",
+    ),
+]  # fmt: skip
 LogOption = Annotated[
     str | None,
     typer.Option("--log-json", metavar="FILE", help="Append progress to a file as lines of JSON."),
@@ -129,6 +138,7 @@ def build_command(
     ] = None,
     max_drops: MaxDropsOption = 1.0,
     max_hours: MaxHoursOption = math.inf,
+    max_tokens: MaxTokensOption = None,
     log_json: LogOption = None,
     metrics: MetricsOption = None,
     replace: Annotated[
@@ -163,6 +173,7 @@ def build_command(
         limit=limit,
         max_drops=max_drops,
         max_hours=max_hours,
+        max_tokens=max_tokens,
         replace=replace,
         locked=locked,
         **how,
@@ -177,6 +188,7 @@ def add_command(
     ] = None,
     max_drops: MaxDropsOption = 1.0,
     max_hours: MaxHoursOption = math.inf,
+    max_tokens: MaxTokensOption = None,
     log_json: LogOption = None,
     metrics: MetricsOption = None,
     executor: ExecutorOption = "auto",
@@ -201,7 +213,8 @@ def add_command(
             console.print(f"added: {new}", soft_wrap=True)
             _report(added.manifest, folder, how["progress"], console, as_json=False, quiet=quiet)
 
-    api.add(folder, limit=limit, max_drops=max_drops, max_hours=max_hours, report=report, **how)
+    limits = {"max_drops": max_drops, "max_hours": max_hours, "max_tokens": max_tokens}
+    api.add(folder, limit=limit, report=report, **limits, **how)
 
 
 def retry_command(

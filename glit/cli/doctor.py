@@ -13,7 +13,7 @@ from rich.text import Text
 
 from glit import api
 from glit.cli.build import default_recipe
-from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption
+from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption, count
 from glit.errors import UserError
 from glit.plain import as_plain
 from glit.runtime.progress import duration, size
@@ -76,19 +76,6 @@ def doctor_command(
         sys.exit(1)
 
 
-_SIZES = {"k": 10**3, "M": 10**6, "B": 10**9}
-
-
-def _count(given: str | int) -> int:
-    """A number of the command line, such as ``10M``."""
-    text = str(given)
-    unit = text[-1:] if text[-1:] in _SIZES else ""
-    try:
-        return round(float(text.removesuffix(unit)) * _SIZES.get(unit, 1))
-    except (ValueError, OverflowError):
-        raise typer.BadParameter(f"{text}: want a number such as 250000 or 10M") from None
-
-
 def _rates(given: list[str] | None) -> dict[str, float]:
     """Stages and samples a second, ``caption=12``."""
     found = {}
@@ -106,7 +93,7 @@ def estimate_command(
     images: Annotated[
         int,
         typer.Option(
-            "-n", "--num", parser=_count, metavar="N", help="Images of the large build, as 10M."
+            "-n", "--num", parser=count, metavar="N", help="Images of the large build, as 10M."
         ),
     ],
     gpus: Annotated[int, typer.Option("--gpus", min=0, help="GPUs of it. 0: as many as here.")] = 0,

@@ -93,6 +93,19 @@ def name_next(*words: str | Path, quiet: bool) -> None:
         print(f"next: glit {shlex.join(map(str, words))}")
 
 
+_SIZES = {"k": 10**3, "M": 10**6, "B": 10**9}
+
+
+def count(given: str | float) -> int:
+    """A number of the command line, such as ``10M``."""
+    text = str(given)
+    unit = text[-1:] if text[-1:] in _SIZES else ""
+    try:
+        return round(float(text.removesuffix(unit)) * _SIZES.get(unit, 1))
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(f"{text}: want a number such as 250000 or 10M") from None
+
+
 def page_of(folder: str | Path) -> str:
     """The name of a report page for a folder or address: ``runs/a`` has ``runs/a.html``.
 

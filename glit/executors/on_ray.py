@@ -33,6 +33,9 @@ from glit.storage.remote_settings import set_by_program
 
 _LOOK_EVERY_S = 10.0
 _KNOCK_S = 10.0
+_GATHER_S = 0.0002
+"""Seconds for each worker in which their messages are taken together: to look through all of them
+costs time for each, and every worker has its next unit already."""
 
 
 class RayExecutor:
@@ -110,6 +113,9 @@ class RayExecutor:
         streams = {stream: what for pool in pools for stream, what in pool.streams().items()}
         look_s = min(_LOOK_EVERY_S, *(pool.longest_silence_s for pool in pools))
         ready, _ = ray.wait(list(streams), num_returns=1, timeout=look_s)
+        if ready and len(streams) > 1:
+            gather_s = _GATHER_S * len(streams)
+            ready, _ = ray.wait(list(streams), num_returns=len(streams), timeout=gather_s)
         for stream in ready:
             streams[stream]()
         if time.monotonic() - self._looked_at >= look_s:

@@ -16,6 +16,8 @@ class Tally:
     rows: int
     drops: dict[str, int] = field(default_factory=dict)
     """Drops by reason."""
+    tokens: int = 0
+    """Tokens of prompts and answers that were used for the unit, in earlier runs too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,6 +132,8 @@ class Pool:
             ) from error
 
     def _heard(self, slot: Slot, stream: Any, unit: Any) -> None:
+        if not any(stream is each for each, _ in slot.given):
+            return  # its worker died at another of its units, and gave this one back
         try:
             told = value(ray.get(next(stream)))
         except DEAD as error:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from glit.data.schema import DUPLICATES_SCHEMA
 from glit.dataset.manifest import Manifest
-from glit.errors import DamagedTableError, RunError
+from glit.errors import DamagedTableError, RunError, StoppedError, UserError
 from glit.executors.protocols import BusyInterval, Job, Tally
 from glit.pipeline.publish import publish
 from glit.pipeline.stage_task import StageTask
@@ -27,7 +27,7 @@ from glit.work.folder import BEFORE, Work
 from glit.work.listing import Chunk
 from glit.work.open_work import OpenWork
 from glit.work.state import note_versions
-from glit.work.tables import drops_by_reason, read_table, tables_ahead, write_table
+from glit.work.tables import drops_by_reason, read_table, sum_tokens, tables_ahead, write_table
 
 _FEWEST_COUNTED = 100
 _DUPLICATES = "duplicates-"
@@ -68,19 +68,20 @@ def run_stages(opened: OpenWork, chunks: list[Chunk]) -> tuple[list[Chunk], list
     chunks, duplicates = leave_out_duplicates(work, chunks)
     if work.retry is not None:
         _move_renamed(work, others, chunks)
-    opened.executor.run([_job(opened, stage, chunks) for stage in others])
+    tokens = _token_limit(opened, chunks)
+    opened.executor.run([_job(opened, stage, chunks, tokens) for stage in others])
     return chunks, duplicates
 
 
-def _job(opened: OpenWork, stage: str, chunks: list[Chunk]) -> Job:
+def _job(
+    opened: OpenWork, stage: str, chunks: list[Chunk], tokens: _TokenLimit | None = None
+) -> Job:
     """A stage over the chunks that lack its table; what later stages made of them goes."""
     work, still_held = opened.work, opened.still_held
     missing = work.missing(stage, chunks)
     if missing:
         work.forget_after(stage, missing)
-    # images as the listing has them; later stages see a few less
-    listing = pq.read_metadata(work.store.for_arrow("listing.parquet"))
-    per_chunk = {c.index: listing.row_group(c.index).num_rows - len(c.skip) for c in chunks}
+    per_chunk = _samples(work, chunks)  # later stages see a few less
     total = sum(per_chunk.values())
     todo = sum(per_chunk[chunk.index] for chunk in missing)
     told, task = opened.progress.beside(), StageTask(name=stage, work=work)
@@ -97,6 +98,8 @@ def _job(opened: OpenWork, stage: str, chunks: list[Chunk]) -> Job:
         told.finished(chunk, per_chunk[chunk.index], tally.drops)
         if limit is not None:
             limit.count(tally)
+        if tokens is not None:
+            tokens.count(stage, per_chunk[chunk.index], tally)
         opened.check_time()
 
     return Job(
@@ -129,6 +132,72 @@ def _drop_limit(
         rows = read_table(work.store, work.table(stage, chunk), ["drop"]).to_pylist()
         limit.count(Tally(rows=len(rows), drops=drops_by_reason(rows)))
     return limit
+
+
+class _TokenLimit:
+    """Stops a build whose models have written as much as the user pays for.
+
+    Args:
+        most: tokens of prompts and answers.
+        used: tokens of earlier runs.
+        left: images that are still to be done, of every stage whose model counts its tokens.
+
+    Raises:
+        UserError: there is no such stage.
+        StoppedError: the tokens are used up, and images are left.
+    """
+
+    def __init__(self, most: int, used: int, left: dict[str, int]) -> None:
+        if not left:
+            raise UserError("--max-tokens: no stage of this recipe has a model that counts tokens")
+        self._most, self._used, self._left = most, used, left
+        self._stop_if_used()
+
+    def count(self, stage: str, samples: int, tally: Tally) -> None:
+        """Count a chunk of so many images.
+
+        Raises:
+            StoppedError: the tokens are used up, and images are left.
+            RunError: the model does not say what it uses.
+        """
+        if stage not in self._left:
+            return
+        self._left[stage] -= samples
+        self._used += tally.tokens
+        if not tally.tokens and tally.rows > sum(tally.drops.values()):
+            raise RunError(
+                f"--max-tokens: the model of stage {stage} does not say how many tokens it used "
+                "(a server says it in usage.total_tokens); leave the option out, or use another"
+            )
+        self._stop_if_used()
+
+    def _stop_if_used(self) -> None:
+        left = ", ".join(f"{name} {number}" for name, number in self._left.items() if number)
+        if left and self._used >= self._most:
+            raise StoppedError(
+                f"stopped after {self._used} tokens, by --max-tokens {self._most}; images left: "
+                f"{left}; to go on, run the same command with a larger number"
+            )
+
+
+def _token_limit(opened: OpenWork, chunks: list[Chunk]) -> _TokenLimit | None:
+    """The limit of a run over the chunks without duplicates, if the user sets one."""
+    work, left, names = opened.work, dict[str, int](), list[str]()
+    if opened.limits.tokens is None:
+        return None
+    for stage in work.plan.flow.later_stages:
+        backend = work.plan.flow.step(stage).backend(work.plan.configs[stage])
+        if backend is not None and backend.counts_tokens:
+            folder, sizes = work.plan.folder(stage), _samples(work, chunks)
+            names += [f"{folder}/{name}" for name in work.store.names(folder)]
+            left[stage] = sum(sizes[chunk.index] for chunk in work.missing(stage, chunks))
+    return _TokenLimit(opened.limits.tokens, sum_tokens(work.store, names), left)
+
+
+def _samples(work: Work, chunks: list[Chunk]) -> dict[int, int]:
+    """The images of every chunk as the listing has them, without duplicates."""
+    listing = pq.read_metadata(work.store.for_arrow("listing.parquet"))
+    return {c.index: listing.row_group(c.index).num_rows - len(c.skip) for c in chunks}
 
 
 class _DropLimit:

@@ -13,7 +13,7 @@ from typing import Any
 
 from glit.backends.base import PLAIN_BYTES, Backend
 from glit.data.records import Drop
-from glit.errors import DamagedTableError, GlitError, RunError, WeightsError
+from glit.errors import DamagedTableError, GlitError, RunError, WeightsError, cut
 from glit.executors.protocols import Heartbeat, Place, Resources, Tally
 from glit.models.device import gpu_memory
 from glit.models.files import weight_files, weights_hash
@@ -23,9 +23,10 @@ from glit.stages.image_source import ImageSource
 from glit.work.folder import Work
 from glit.work.listing import Chunk
 from glit.work.state import STATE
-from glit.work.tables import drops_by_reason, read_table
+from glit.work.tables import drops_by_reason, read_table, sum_tokens
 
 MOST_ALIKE = 100
+MOST_SAME = 200
 _ALL_FAILED = 8
 _FAILURES = {"model_error", "captioner_error", "not_finite"}
 _BAD_CAPTIONS = {"content_filter", "empty_caption", "looping", "refusal", "wrong_language"}
@@ -131,7 +132,7 @@ class StageWorker:
         self._partial = work.partial_tables(name)
         config = work.plan.configs[name]
         backend = work.plan.flow.step(name).backend(config)
-        self._failures = FailuresAlike(name, backend if work.retry is None else None)
+        self._failures = AnswersAlike(name, backend if work.retry is None else None)
         self._keeps_rows = backend is not None and (backend.is_slow(config) or backend.on_server)
 
     def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
@@ -141,9 +142,12 @@ class StageWorker:
             RunError: the disk is full, or a model failed on every sample of the chunk.
         """
         items, (kept, retried) = self._work.items(self._name, unit), self._earlier(unit)
+        tokens = Tokens(self._stage, sum_tokens(self._work.store, self._paid_before(unit)))
         goes_on = self._keeps_rows and self._work.store.exists(self._work.so_far(self._name, unit))
         todo = [item for item in items if self._key(item) not in kept]
-        fresh = yield from with_heartbeats(self._kept(unit, self.rows(todo, excluded), excluded))
+        fresh = yield from with_heartbeats(
+            self._kept(unit, self.rows(todo, excluded), excluded, tokens)
+        )
         if not goes_on:  # else the rest of the chunk did not fail
             refuse_total_failure(self._name, fresh)
         for row, key in zip(fresh, map(self._key, todo), strict=True):
@@ -151,13 +155,27 @@ class StageWorker:
                 row["drop"]["attempt"] = retried[key] + 1
             kept[key] = row
         rows = [kept[self._key(item)] for item in items]
-        self._work.write(self._name, unit, rows)
+        self._work.write(self._name, unit, rows, tokens.so_far())
         if self._keeps_rows:
             self._work.store.remove(self._work.so_far(self._name, unit))
-        return Tally(rows=len(rows), drops=drops_by_reason(rows))
+        return Tally(rows=len(rows), drops=drops_by_reason(rows), tokens=tokens.so_far())
+
+    def _paid_before(self, unit: Chunk) -> list[str]:
+        """The tables of this chunk that may tell of tokens: that of an earlier run, which was
+        stopped, and that from before a retry."""
+        work, name, found = self._work, self._name, []
+        if self._keeps_rows and work.store.exists(work.so_far(name, unit)):
+            found.append(work.so_far(name, unit))
+        if work.was_moved_aside(name, unit):
+            found.append(work.table_before(name, unit))
+        return found
 
     def _kept(
-        self, unit: Chunk, rows: Iterator[dict[str, Any]], excluded: Mapping[int, str]
+        self,
+        unit: Chunk,
+        rows: Iterator[dict[str, Any]],
+        excluded: Mapping[int, str],
+        tokens: Tokens,
     ) -> Iterator[dict[str, Any]]:
         """The rows; where they are slow or paid for, those that are no drops are written down now
         and then, and when the stage ends with an error.
@@ -172,11 +190,14 @@ class StageWorker:
                 kept += [row] if not row.get("drop") else []
                 self._failures.count(row)
                 if keeps and kept and time.monotonic() - written >= _KEEP_EVERY_S:
-                    self._work.keep(self._name, unit, kept)
+                    self._work.keep(self._name, unit, kept, tokens.so_far())
                     written = time.monotonic()
+        except SameCaptionsError:
+            self._work.store.remove(self._work.so_far(self._name, unit))
+            raise
         except GlitError:
             if keeps and kept:
-                self._work.keep(self._name, unit, kept)
+                self._work.keep(self._name, unit, kept, tokens.so_far())
             raise
 
     def _key(self, item: Any) -> str:
@@ -257,36 +278,66 @@ def with_heartbeats(
     return done
 
 
-class FailuresAlike:
-    """Ends a stage whose model gave nothing yet, always for the same reason."""
+class Tokens:
+    """The tokens that were used for a chunk. Of two chunks at once, either may be given those of
+    both; no token is counted twice."""
+
+    def __init__(self, stage: TableStep, before: int) -> None:
+        """For a chunk of which earlier runs have used so many."""
+        self._stage, self._number = stage, before
+
+    def so_far(self) -> int:
+        """Return the number until now."""
+        self._number += self._stage.tokens_used()
+        return self._number
+
+
+class SameCaptionsError(RunError):
+    """A captioner says the same of every image; what it said is not kept."""
+
+
+class AnswersAlike:
+    """Ends a stage whose model gave nothing yet, always for the same reason, or the same caption of
+    every image."""
 
     def __init__(self, stage: str, backend: Backend | None) -> None:
         """For a stage; without a backend nothing is counted."""
-        writes = backend is not None and backend.reads == "pixels" and stage == "caption"
+        self._writes = backend is not None and backend.reads == "pixels" and stage == "caption"
         self._stage = stage
-        self._reasons = _FAILURES | (_BAD_CAPTIONS if writes else set())
+        self._reasons = _FAILURES | (_BAD_CAPTIONS if self._writes else set())
         self._lock = threading.Lock()
         self._is_on = backend is not None
-        self._failed: list[str] = []
+        self._first: tuple[str, Any] = "", None
+        self._number = 0
 
     def count(self, row: dict[str, Any]) -> None:
         """Count a row.
 
         Raises:
+            SameCaptionsError: it is the two hundredth, and all are the same caption.
             RunError: it is the hundredth, and all failed for one reason.
         """
         drop = row.get("drop") or {}
+        reason = drop.get("reason", "")
+        said = reason, None if drop else row.get("caption")
+        is_counted = reason in self._reasons if drop else self._writes
         with self._lock:
-            found = drop.get("reason", "")
-            if found not in self._reasons or (self._failed and self._failed[0] != found):
+            if not is_counted or (self._number and self._first != said):
                 self._is_on = False  # the model works, or does not always fail in the same way
             if not self._is_on:
                 return
-            self._failed.append(found)
-            if len(self._failed) < MOST_ALIKE:
+            self._first = said
+            self._number += 1
+            if self._number < (MOST_ALIKE if drop else MOST_SAME):
                 return
+        if not drop:
+            raise SameCaptionsError(
+                f"stage {self._stage}: the first {MOST_SAME} captions are all the same: "
+                f"{cut(repr(said[1]))}; does the model see the images? Change recipe, model or "
+                "server, then run it again"
+            )
         raise RunError(
-            f"stage {self._stage}: the first {MOST_ALIKE} samples all failed as {found}; the "
+            f"stage {self._stage}: the first {MOST_ALIKE} samples all failed as {reason}; the "
             f"last: {drop['message']}; change recipe, model or server, then run it again"
         )
 

@@ -223,6 +223,7 @@ def build_words(
     limit: int | None = None,
     max_drops: float = 1.0,
     max_hours: float = math.inf,
+    max_tokens: int | None = None,
     replace: bool = False,
     locked: bool = False,
 ) -> tuple[str, ...]:
@@ -238,6 +239,7 @@ def build_words(
     words += ["--limit", str(limit)] if limit is not None else []
     words += ["--max-drops", str(max_drops)] if max_drops < 1 else []
     words += ["--max-hours", str(max_hours)] if max_hours < math.inf else []
+    words += ["--max-tokens", str(max_tokens)] if max_tokens is not None else []
     words += ["--replace"] if replace else []
     words += ["--locked"] if locked else []
     return () if any(map(_SECRET.search, words)) else tuple(words)

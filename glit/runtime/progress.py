@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from glit.runtime.terminal import visible
 
 _LINE_EVERY_S = 15.0
+_SHOW_EVERY_S = 0.1
 
 
 class SoFar(Protocol):
@@ -66,7 +67,7 @@ class StageProgress:
         self._reasons = Counter[str]()
         self._can_drop, self._waiting = True, False
         self._running: dict[int, SoFar] = {}
-        self._started = self._last_line = 0.0
+        self._started = self._last_line = self._shown = 0.0
         self._made = time.monotonic()
         self._task: TaskID | None = None
 
@@ -149,7 +150,8 @@ class StageProgress:
     def moved(self, unit: Any, beat: SoFar) -> None:
         """Update the progress of a unit; it falls if the unit started again."""
         self._running[unit.index] = beat
-        self._show()
+        if time.monotonic() - self._shown >= _SHOW_EVERY_S:  # it looks at all units
+            self._show()
 
     def finished(self, unit: Any, samples: int, drops: Mapping[str, int]) -> None:
         """Mark a unit as finished, with its samples and its drops by reason."""
@@ -170,6 +172,7 @@ class StageProgress:
         self._show()
 
     def _show(self) -> None:
+        self._shown = time.monotonic()
         done = min(self._total, self._done + sum(beat.rows for beat in self._running.values()))
         figures = self._figures(done)
         note = self._note(figures)

@@ -167,6 +167,11 @@ class TableStep(Step):
     def rows(self, items: Sequence[Any], images: ImageSource) -> Iterator[dict[str, Any]]:
         """Exactly one row per item, in order."""
 
+    def tokens_used(self) -> int:
+        """The tokens, of prompts and of answers, that its model has used since this was last asked;
+        0 if it has none that counts them."""
+        return 0
+
 
 class Stage(TableStep):
     """A step that turns samples into samples: one in, one or its drop out, in order.

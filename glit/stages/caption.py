@@ -23,6 +23,7 @@ from glit.backends.protocols import (
     CaptionLookup,
     ContinuousCaptioner,
     RawCaption,
+    tokens_used,
 )
 from glit.data import rows
 from glit.data.captions import SHORT, too_long, with_provided, with_short, with_written
@@ -218,6 +219,9 @@ class WriteCaptions(CaptionStage):
         for batch in loaded_batches(samples, images, self._config.batch_size):
             yield from self._batch(batch)
 
+    def tokens_used(self) -> int:
+        return tokens_used(self._captioner)
+
     def _batch(self, batch: list[tuple[Sample, Pixels | Drop]]) -> Iterator[Outcome]:
         outcomes: dict[int, Outcome] = {
             index: image for index, (_, image) in enumerate(batch) if isinstance(image, Drop)
@@ -309,6 +313,9 @@ class WriteKinds(CaptionStage):
                 made = with_written(made, outcome, kind) if isinstance(made, Sample) else made
             yield made
 
+    def tokens_used(self) -> int:
+        return sum(stage.tokens_used() for stage in self._stages)
+
     def _written(
         self, samples: Sequence[Sample], images: ImageSource
     ) -> Iterator[Sequence[Outcome]]:
@@ -328,6 +335,9 @@ class AddShort(CaptionStage):
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         for outcome in self._stage.process(samples, images):
             yield with_short(outcome, self._splitter) if isinstance(outcome, Sample) else outcome
+
+    def tokens_used(self) -> int:
+        return self._stage.tokens_used()
 
 
 class LookUpCaptions(CaptionStage):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from glit.backends.base import Backend
 from glit.backends.captioners import LANGUAGE_MODELS
-from glit.backends.protocols import ContinuousCaptioner, RawCaption, WriterConfig
+from glit.backends.protocols import ContinuousCaptioner, RawCaption, WriterConfig, tokens_used
 from glit.data.captions import SHORT, captions_with, text_of_kind, with_short
 from glit.data.records import Drop, Sample
 from glit.data.schema import CAPTIONS
@@ -106,6 +106,9 @@ class CondenseStage(Stage):
         model = cls.backend(config).make(config, plan.models.get(cls.role), "")
         splitter = make_splitter(split.splitter, split.language)
         return cls(config, model, language=split.language, splitter=splitter)
+
+    def tokens_used(self) -> int:
+        return tokens_used(self._model)
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         made: dict[int, Outcome] = {}

@@ -74,7 +74,7 @@ def find_duplicates(
     """
     with (
         tempfile.TemporaryDirectory(dir=spill) as folder,
-        spilling(folder, memory="1GB") as connection,
+        spilling(folder, memory="256MB") as connection,
     ):
         connection.register("ingested", _SCHEMA.empty_table())
         connection.execute("CREATE TABLE live AS SELECT * FROM ingested")

@@ -69,15 +69,22 @@ class Work:
         key = _key(chunk, chunk.skip, self._beside(stage, chunk))
         return f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}.so-far.parquet"
 
-    def keep(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]]) -> None:
-        """Add rows to those kept of a chunk that is not finished."""
+    def keep(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]], tokens: int = 0) -> None:
+        """Add rows to those kept of a chunk that is not finished.
+
+        Args:
+            stage: its name.
+            chunk: the chunk.
+            rows: without drops.
+            tokens: that were used for the chunk so far, in earlier runs too.
+        """
         name, kept = self.so_far(stage, chunk), []
         if self.store.exists(name):
             with contextlib.suppress(DamagedTableError):
                 kept = read_table(self.store, name).to_pylist()
         found = {row["sample_id"]: row for row in [*kept, *rows]}
         columns = self.plan.flow.step(stage).columns
-        write_table(self.store, name, stage_table(columns, list(found.values())))
+        write_table(self.store, name, stage_table(columns, list(found.values()), tokens))
 
     def table_before(self, stage: str, chunk: Chunk) -> str:
         """Return where a retry moves a table, whichever images are duplicates."""
@@ -159,9 +166,9 @@ class Work:
         together = " ".join(self.plan.fingerprints[name] for name in ends)
         return f"ledger-{hashlib.sha256(together.encode()).hexdigest()[:12]}"
 
-    def write(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]]) -> None:
-        """Publish a stage's table."""
-        table = stage_table(self.plan.flow.step(stage).columns, rows)
+    def write(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]], tokens: int = 0) -> None:
+        """Publish a stage's table, with the tokens that were used for it."""
+        table = stage_table(self.plan.flow.step(stage).columns, rows, tokens)
         write_table(self.store, self.table(stage, chunk), table)
 
     def items(self, stage: str, chunk: Chunk) -> Sequence[Entry | Sample]:

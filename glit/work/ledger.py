@@ -33,6 +33,8 @@ from glit.work.tables import sum_counts, tables_ahead, write_table
 
 _SCHEMA = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64()), ("mining", pa.string())])
 """``stage`` is null for a shipped image. Ledgers of earlier versions have no ``mining``."""
+_COMBINED = 1000
+"""Tables of drops that are made into one."""
 
 
 def ledger_name(work: Work, chunk: Chunk) -> str:
@@ -132,6 +134,7 @@ def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
     """All ledgers of a finished flow, in the order of the chunks."""
     sizes: list[np.ndarray] = []
     drops: list[pa.Table] = []
+    num_dropped: list[int] = []
     contents: list[Any] = []
     mining = Counter[str]()
     read = tables_ahead(work.store, (ledger_name(work, chunk) for chunk in chunks))
@@ -141,6 +144,9 @@ def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
         said = kept["mining"].to_pylist() if "mining" in kept.column_names else [None] * len(kept)
         mining.update(each or "" for each in said)
         drops.append(table.filter(table["stage"].is_valid()).select(DROPS_SCHEMA.names))
+        num_dropped.append(len(drops[-1]))
+        if len(drops) == _COMBINED:  # many small tables take more memory than their rows
+            drops = [pa.concat_tables(drops).combine_chunks()]
         if chunk.series == len(contents):
             contents.append(hashlib.sha256())
         for name in work.plan.flow.ends:
@@ -148,7 +154,7 @@ def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
         contents[-1].update("".join(kept["sample_id"].to_pylist()).encode())
     return Ledger(
         sizes=sizes,
-        num_dropped=[len(table) for table in drops],
+        num_dropped=num_dropped,
         drops=pa.concat_tables(drops).cast(DROPS_SCHEMA),
         contents=tuple(content.hexdigest()[:12] for content in contents),
         mining=dict(sorted(mining.items())),

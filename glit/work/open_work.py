@@ -43,12 +43,16 @@ class Limits:
     """The largest share of samples that a step may drop, filters aside."""
     hours: float = math.inf
     """It is looked at when a chunk is done."""
+    tokens: int | None = None
+    """Of prompts and answers, over all runs of the build; looked at when a chunk is done."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.drops <= 1:  # NaN is none either
             raise UserError(f"max_drops {self.drops}: want a share from 0 to 1, such as 0.05")
         if not self.hours > 0:
             raise UserError(f"max_hours {self.hours}: want hours above 0, such as 7.5")
+        if self.tokens is not None and not self.tokens > 0:
+            raise UserError(f"max_tokens {self.tokens}: want 1 or more, such as 2M")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,7 +133,10 @@ def gathered(
         captions: table of the user's captions, if they are read.
         regions: table of the user's regions, if they are read.
     """
-    with tempfile.TemporaryDirectory(dir=folder) as within, spilling(within) as connection:
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as within,
+        spilling(within, memory="256MB") as connection,
+    ):
         unsorted = Path(within) / "unsorted.parquet"
         total = _write_batches(found, unsorted, stems=bool(num_beside))
         connection.execute("SET preserve_insertion_order = true")

@@ -22,16 +22,18 @@ from glit.storage.store import Store
 
 META_ROWS = b"glit.rows"
 META_DROPS = b"glit.drops"
+META_TOKENS = b"glit.tokens"
+"""Tokens of prompts and answers that a model used for the table; only in tables of such models."""
 _READERS = 8
 
 
-def stage_table(columns: Columns, rows: Sequence[dict[str, Any]]) -> pa.Table:
+def stage_table(columns: Columns, rows: Sequence[dict[str, Any]], tokens: int = 0) -> pa.Table:
     """The Arrow table of a chunk, with its counts in the file's metadata."""
     drops = drops_by_reason(rows)
     counts = ",".join(f"{reason}={number}" for reason, number in sorted(drops.items()))
-    schema = stage_schema(columns).with_metadata(
-        {META_ROWS: str(len(rows)).encode(), META_DROPS: counts.encode()}
-    )
+    metadata = {META_ROWS: str(len(rows)).encode(), META_DROPS: counts.encode()}
+    metadata |= {META_TOKENS: str(tokens).encode()} if tokens else {}
+    schema = stage_schema(columns).with_metadata(metadata)
     return pa.Table.from_pylist(list(rows), schema=schema)
 
 
@@ -107,6 +109,19 @@ def sum_counts(store: Store, names: Iterable[str]) -> tuple[int, dict[str, int]]
             total += rows
             drops.update(reasons)
     return total, dict(drops)
+
+
+def sum_tokens(store: Store, names: Iterable[str]) -> int:
+    """Tokens that were used for many tables together; footers only. A table that is not there, or
+    is damaged and therefore made anew, counts as none."""
+
+    def tokens_of(name: str) -> int:
+        with contextlib.suppress(OSError, KeyError, ValueError, pa.ArrowException):
+            return int((pq.read_metadata(store.for_arrow(name)).metadata or {})[META_TOKENS])
+        return 0
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        return sum(pool.map(tokens_of, names))
 
 
 def _counts_of(store: Store, name: str) -> tuple[int, dict[str, int]]:

@@ -91,7 +91,9 @@ class EndpointCaptioner(ContinuousBase):
                 elif status != 200:
                     self._refuse(status, answer, image)
                 else:
-                    found = _caption(answer.json(), self._config)
+                    said = answer.json()
+                    self.meter.add(_tokens(said))
+                    found = _caption(said, self._config)
                     self._answered.set()
                     return found
             except BrokenAnswerError as error:
@@ -193,6 +195,19 @@ def _status(answer: Answer) -> int:
         return 200
     code = str(error.get("code") if isinstance(error, dict) else "")
     return int(code) if code.isdecimal() and len(code) == 3 and code >= "400" else 200
+
+
+def _tokens(answer: dict[str, Any]) -> int:
+    """The tokens of prompt and answer by the server's own count; 0 if it gives none.
+
+    >>> _tokens({"usage": {"prompt_tokens": 700, "completion_tokens": 65, "total_tokens": 765}})
+    765
+    >>> _tokens({"usage": None}), _tokens({"usage": {"total_tokens": "many"}})
+    (0, 0)
+    """
+    usage = answer.get("usage")
+    found = usage.get("total_tokens") if isinstance(usage, dict) else None
+    return found if isinstance(found, int) and found > 0 else 0
 
 
 def _caption(answer: dict[str, Any], config: WriterConfig) -> RawCaption:
@@ -335,6 +350,7 @@ ENDPOINT = Backend(
     needs_model=False,
     process_bytes=PLAIN_BYTES,
     on_server=True,
+    counts_tokens=True,
     longest_wait_s=_longest_wait_s,
     reach=reach,
 )

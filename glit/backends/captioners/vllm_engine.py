@@ -156,6 +156,7 @@ class VllmCaptioner(ContinuousBase):
         answer = output.outputs[0]
         at_limit = is_cut(answer.finish_reason)
         ids = list(answer.token_ids)
+        self.meter.add(len(output.prompt_token_ids or ()) + len(ids))
         logprobs = [step[token].logprob for token, step in zip(ids, answer.logprobs, strict=True)]
         tokens = tokens_of_text(self._llm.get_tokenizer(), ids, logprobs, answer.text)
         return RawCaption(text=answer.text, cut=at_limit, tokens=tokens)
@@ -345,6 +346,7 @@ VLLM = Backend(
     make=VllmCaptioner,
     continuous=True,
     tells_logprobs=True,
+    counts_tokens=True,
     keeps_process=False,
     extras=("vllm",),
     check=_check,
