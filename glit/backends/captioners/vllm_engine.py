@@ -45,6 +45,7 @@ _ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # workers share the cores, none is pinned
     "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_REGEX_COMPILATION_TIMEOUT_S": "120",  # 5 s are too few on a busy machine
 }
 _CPU_CACHE_BYTES = 256 << 20
 _SEQUENCES = 256
