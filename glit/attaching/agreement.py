@@ -31,8 +31,11 @@ _LEAST_SIDE = 32
 """Least side of what both show, in pixels; of coarse pictures more."""
 _LEAST_LIKE = 0.5
 """Likeness of two pictures below which they are not compared."""
-_REFINED, _HUBER, _FARTHEST = 4, 12.0, 3.0
-"""Steps by pixels, the difference from which pixels count less, pixels a step."""
+_REFINED, _MOST_REFINED, _HUBER, _FARTHEST = 4, 12, 12.0, 3.0
+"""Steps by pixels at least and at most, the difference from which pixels count less, pixels a
+step."""
+_SETTLED = 0.1
+"""Pixels by which the last step moves a corner at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +67,15 @@ def agreement(published: Pixels, undone: Pixels, line: Line, coarse: float) -> A
         something beside what both show.
     """
     overlay = _Overlay(published, undone, line, coarse)
-    for step in range(_REFINED):
+    for step in range(_MOST_REFINED):
         if (laid := overlay.laid(line)) is None:
             return None
         there, here = laid.fitted @ LUMA, laid.here @ LUMA
         if step == 0 and likeness(there, here) < _LEAST_LIKE:
             return None
-        line = _refined(line, there, here, laid.corner)
+        before, line = line, _refined(line, there, here, laid.corner)
+        if step + 1 >= _REFINED and _farthest(before, line, published.shape) < _SETTLED:
+            break
     if (laid := overlay.laid(line, clipped=True)) is None:
         return None
     (sx, tx), (sy, ty) = line
@@ -179,6 +184,15 @@ def _is_even_outside(pixels: Pixels, box: tuple[float, float, float, float]) -> 
         pixels[:, : max(left, 0)], pixels[:, min(right, width) :],
     )  # fmt: skip
     return all(strip.std((0, 1)).max() <= _PADDING for strip in strips if strip.size)
+
+
+def _farthest(one: Line, two: Line, shape: tuple[int, ...]) -> float:
+    """Return by how many pixels of the found picture a corner moves between two places."""
+    return max(
+        abs((a - b) * end + shift - other)
+        for (a, shift), (b, other), side in zip(one, two, (shape[1], shape[0]), strict=True)
+        for end in (0, side)
+    )
 
 
 def _refined(
