@@ -70,7 +70,10 @@ def test_answers_that_cannot_be_used_cost_tokens_too(photographs, tmp_path):
 
 
 def test_a_limit_that_nothing_counts_towards_is_refused(photographs, scenes, tmp_path):
-    with Counting(counts=False) as server, pytest.raises(RunError, match="does not say how many tok"):
+    with (
+        Counting(counts=False) as server,
+        pytest.raises(RunError, match="does not say how many tok"),
+    ):
         build(photographs, tmp_path / "out", server, 300)
     captions = scenes / "captions.jsonl"
     with pytest.raises(UserError, match="no stage of this recipe has a model that counts tokens"):
