@@ -18,7 +18,7 @@ from torch import Tensor
 
 from glit.clip.image_processor import Preprocessing
 from glit.data.geometry import Boxes
-from glit.gpu.copies import upload
+from glit.gpu.copies import upload_image
 from glit.images import Pixels
 
 MAX_ASPECT = 16
@@ -49,9 +49,9 @@ def cut_crops(
         float32 [N, 3, side, side] on ``device``, normalised.
     """
     here = torch.from_numpy(image).permute(2, 0, 1).unsqueeze(0)
-    whole = upload(here, device)
+    whole = upload_image(image, device).unsqueeze(0)
     if whole.device.type != "cpu":
-        whole = whole.float()
+        whole = whole.to(torch.float32, memory_format=torch.contiguous_format)
     shift = torch.tensor(spec.mean, device=whole.device).view(3, 1, 1) * 255
     scale = 1 / (torch.tensor(spec.std, device=whole.device).view(3, 1, 1) * 255)
     found = torch.empty(len(boxes), 3, side, side, device=whole.device)

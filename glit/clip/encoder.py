@@ -26,6 +26,7 @@ from glit.clip.preprocess import fit_image, vision_side
 from glit.clip.text_rows import TextRows
 from glit.clip.text_tokens import rows_agree, tokens_alone, tokens_in_rows
 from glit.data.geometry import Boxes
+from glit.gpu.convolutions import no_tf32_convolutions
 from glit.gpu.copies import upload
 from glit.images import Pixels
 from glit.models.tokenizer import TextTokenizer
@@ -136,7 +137,7 @@ class ClipEncoder(nn.Module):
         if count < self.fewest_images:
             more = crops[:1].expand(self.fewest_images - count, *crops.shape[1:])
             crops = torch.cat([crops, more])
-        with torch.inference_mode():
+        with torch.inference_mode(), no_tf32_convolutions():
             return self._embedding(self._vision(crops))[:count]
 
     def _vision(self, crops: Tensor) -> Any:

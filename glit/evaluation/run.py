@@ -27,6 +27,7 @@ from glit.evaluation.tasks.boxes import BoxFiles
 from glit.evaluation.tasks.classify import classify_and_broken
 from glit.evaluation.tasks.retrieval import retrieval_and_neighbours
 from glit.evaluation.tasks.robustness import robustness
+from glit.gpu.convolutions import no_tf32_convolutions
 from glit.models.device import pick_device
 from glit.published.files import no_parts
 from glit.recipes.config import as_table
@@ -113,7 +114,7 @@ def evaluate(
         measure = functools.partial(robustness, false_sentences=given)
     told = progress or null_progress()
     results: list[Result] = []
-    with CpuThreads(pick_device(config.device).type) as threads:
+    with CpuThreads(pick_device(config.device).type) as threads, no_tf32_convolutions():
         for model in models:
             told.begin("model", total=1, done=0, drops=False)
             told.loading(model)

@@ -30,7 +30,7 @@ _OBJECT = pa.struct(
         ("pattern", pa.string()),
         ("size", pa.string()),
         ("place", pa.string()),
-        ("box", pa.list_(pa.int32(), 4)),
+        ("box", pa.list_(pa.int32())),  # four; Arrow before 26 reads no null of a fixed length
         ("mask", pa.list_(pa.int32())),
     ]
 )

@@ -14,6 +14,7 @@ import torch
 
 from glit.clip.position import Position, read_position
 from glit.clip.runs import UNMIXED
+from glit.gpu.convolutions import no_tf32_convolutions
 from glit.recipes.config import as_table
 from glit.runtime.cpu_threads import CpuThreads
 from glit.runtime.process_state import kept_random_states, without_bars
@@ -74,7 +75,7 @@ def train(
     with held, one_line_where_a_run_ends(run), kept_random_states(), without_bars():
         checkpoint = checkpoint_to_start_from(run, resume=resume)
         accelerator, config = open_accelerator(config, run)
-        with CpuThreads(accelerator.device.type) as threads:
+        with CpuThreads(accelerator.device.type) as threads, no_tf32_convolutions():
             ingredients = prepare(
                 config,
                 dataset,

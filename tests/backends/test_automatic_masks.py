@@ -13,10 +13,11 @@ from process_settings import tf32_settings
 from glit.backends.sam import automatic
 from glit.backends.sam.automatic import _IMAGES_PER_BATCH, _PIXELS_PER_BATCH, AutomaticMasks
 from glit.backends.sam.decoder import PointDecoder
-from glit.backends.sam.encoder import _REL_POS_ELEMENTS, encode, no_tf32_convolutions
+from glit.backends.sam.encoder import _REL_POS_ELEMENTS, encode
 from glit.backends.sam.masks import upscale
 from glit.backends.sam.model import PRESETS, MaskThresholds, SamConfig, build_sam, load_sam
 from glit.data.geometry import iou
+from glit.gpu.convolutions import no_tf32_convolutions
 from glit.images import decode
 from glit.models.weights import resolve
 

@@ -80,7 +80,7 @@ def test_clip(pictures, precision, allowed):
     with pretend_cuda():
         regions, sentences, counts = embedded("cuda")
     np.testing.assert_allclose(regions, wanted_regions, atol=allowed)
-    np.testing.assert_allclose(sentences, wanted_sentences, atol=1e-6)
+    np.testing.assert_allclose(sentences, wanted_sentences, atol=allowed / 10)
     assert counts.num_syncs <= CLIP_PER_CALL * len(["regions", "sentences"]), counts
 
 

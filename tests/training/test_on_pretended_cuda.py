@@ -65,7 +65,13 @@ def test_losses_and_gradients(tiny_clip, make_dataset, objective, micro_batch_si
     assert found == pytest.approx(wanted, rel=1e-4, abs=1e-6)
     assert set(gradients) == set(wanted_gradients) and len(gradients) > 60
     for name, gradient in wanted_gradients.items():
-        torch.testing.assert_close(gradients[name], gradient, rtol=1e-3, atol=1e-5, msg=name)
+        torch.testing.assert_close(
+            gradients[name],
+            gradient,
+            rtol=1e-3,
+            atol=1e-5,
+            msg=lambda text, at=name: f"{at}: {text}",
+        )
 
 
 def test_in_half_precision(tiny_clip, make_dataset) -> None:

@@ -19,6 +19,7 @@ from glit.backends.grounders.choose import best_of_each
 from glit.backends.protocols import GrounderConfig, PhraseDetections
 from glit.data.geometry import Boxes
 from glit.errors import WeightsError
+from glit.gpu.convolutions import no_tf32_convolutions
 from glit.images import Pixels
 from glit.models.device import pick_device, torch_dtype
 from glit.models.files import model_type
@@ -63,7 +64,7 @@ class ZeroShotGrounder(ABC):
             FloatingPointError: the model answered NaN or infinity.
         """
         distinct = [list(dict.fromkeys(each)) for each in phrases]
-        with self._torch.inference_mode():
+        with self._torch.inference_mode(), no_tf32_convolutions():
             answers = list(self._answers(images, distinct))
         result = []
         for image, own, names, answer in zip(images, phrases, distinct, answers, strict=True):

@@ -18,6 +18,7 @@ from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.protocols import MatcherConfig
 from glit.data.geometry import Boxes
 from glit.errors import RecipeError, WeightsError
+from glit.gpu.convolutions import no_tf32_convolutions
 from glit.images import Pixels
 from glit.models.device import pick_device, torch_dtype
 from glit.models.files import model_type, weight_files
@@ -101,7 +102,7 @@ class ClipMatcher:
             pixels = torch.stack(squares).to(self.encoder.mean_3.device)
             if len(some) == 1:
                 pixels = pixels.expand(2, -1, -1, -1)
-            with torch.inference_mode():
+            with torch.inference_mode(), no_tf32_convolutions():
                 tokens, wholes = self.encoder.encode_images(
                     pixels, num_tokens=len(pixels), unmixed=True, interpolate=True
                 )

@@ -7,6 +7,7 @@ shapes after resizing share a batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,15 @@ from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
 from glit.data.records import Region
+from glit.gpu.convolutions import no_tf32_convolutions
 from glit.images import Pixels
 from glit.models.device import pick_device, torch_dtype
 from glit.models.pretrained import as_weights_error, load_whole
 from glit.models.weights import Resolved
 from glit.recipes.extras import require
 from glit.runtime.prefetch import batched
+
+_SIZES_KEPT = 4
 
 if TYPE_CHECKING:
     from glit.gpu.copies import Download
@@ -48,6 +52,7 @@ class YolosDetector:
                 YolosForObjectDetection, model.path, local_files_only=True, dtype=self._dtype
             )
         self.model = loaded.to(self._device).eval()
+        _remember_positions(self.model)
         use_onednn(self.model)
         self._labels = self.model.config.id2label
         self._patch = self.model.config.patch_size
@@ -83,9 +88,9 @@ class YolosDetector:
 
     def prepare(self, image: Pixels) -> Any:
         """Normalised pixels of one image, [3, height, width], by the model's image processor."""
-        from glit.gpu.copies import upload
+        from glit.gpu.copies import upload_image
 
-        chw = upload(self._torch.from_numpy(image).permute(2, 0, 1), self._device)
+        chw = upload_image(image, self._device)
         batch = self.processor(images=chw, do_pad=False, return_tensors="pt", device=self._device)
         return batch["pixel_values"][0]
 
@@ -94,7 +99,7 @@ class YolosDetector:
         from glit.gpu.copies import Download
 
         torch = self._torch
-        with torch.inference_mode():
+        with torch.inference_mode(), no_tf32_convolutions():
             outputs = self.model(pixel_values=torch.stack(inputs).to(self._dtype))
             answers = [outputs.logits.float(), outputs.pred_boxes.float()]
             return Download(torch.cat(answers, dim=-1))
@@ -120,6 +125,21 @@ class YolosDetector:
             height=image.shape[0],
             source="yolos",
         )
+
+
+def _remember_positions(model: Any) -> None:
+    """Interpolate position embeddings once per size of image instead of once per batch, in place.
+
+    Those of YOLOS-base took a core 258 ms, and were behind 95 ms of every batch on an H200
+    (docs/gpu.md). A few sizes are kept, of 50 to 150 MB each.
+    """
+    embeddings, encoder = model.vit.embeddings, model.vit.encoder
+    remember = lru_cache(maxsize=_SIZES_KEPT)
+    plain = embeddings.interpolation.forward
+    of_size = remember(lambda size: plain(embeddings.position_embeddings, size))
+    embeddings.interpolation.forward = lambda _, size: of_size(size)
+    if encoder.interpolation is not None:
+        encoder.interpolation.forward = remember(encoder.interpolation.forward)
 
 
 def _check(config: ProposerConfig, model: Resolved | None) -> None:

@@ -39,13 +39,13 @@ from glit.backends.sam.decoder import (
 from glit.backends.sam.encoder import (
     encode,
     keep_norms_in_float32,
-    no_tf32_convolutions,
     published_encoder,
 )
 from glit.backends.sam.gpu_masks import measures_at_once
 from glit.backends.sam.masks import Masks, area_px, concatenate, mask_to_box, no_masks, upscale
 from glit.backends.sam.model import MaskThresholds
 from glit.data.rle import encode_rle
+from glit.gpu.convolutions import no_tf32_convolutions
 from glit.gpu.copies import Download, lag_by_one, upload
 from glit.images import Pixels
 

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from glit.backends.sam.decoder import PointDecoder, published_decoder
-from glit.backends.sam.encoder import encode, no_tf32_convolutions, published_encoder
+from glit.backends.sam.encoder import encode, published_encoder
 from glit.backends.sam.model import SamConfig, build_image_encoder
+from glit.gpu.convolutions import no_tf32_convolutions
 from glit.runtime.verified_paths import agrees, probe_input
 
 if TYPE_CHECKING:
