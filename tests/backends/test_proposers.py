@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 
@@ -11,6 +12,7 @@ import torch
 from pretend_cuda import pretend_cuda
 
 from glit.backends.proposers import PROPOSERS
+from glit.backends.proposers import yolos as yolos_module
 from glit.errors import WeightsError
 from glit.images import decode
 from glit.models.weights import resolve
@@ -77,9 +79,12 @@ def resizing_yolos(tmp_path_factory):
     config = YolosConfig(
         hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
         image_size=[64, 96], patch_size=16, num_detection_tokens=6, num_labels=3,
-        use_mid_position_embeddings=False,
+        use_mid_position_embeddings=True,
     )  # fmt: skip
-    YolosForObjectDetection(config).save_pretrained(folder)
+    made = YolosForObjectDetection(config)
+    made.vit.embeddings.position_embeddings.data.normal_()
+    made.vit.encoder.interpolation.mid_position_embeddings.data.normal_()
+    made.save_pretrained(folder)
     YolosImageProcessor(size={"shortest_edge": 64, "longest_edge": 96}).save_pretrained(folder)
     options = ProposeConfig(batch_size=4, score_threshold=0.01, device="cpu")
     return PROPOSERS["yolos"].make(options, resolve(str(folder)))
@@ -91,6 +96,34 @@ def test_mixed_shapes_share_no_batch_and_change_no_box(resizing_yolos, photograp
     assert sum(map(len, together)) > 10
     for photo, regions in zip(photos, together, strict=True):
         assert_same(regions, library_boxes(resizing_yolos, photo, 0.01), photo)
+
+
+def test_positions_are_interpolated_once_a_size_and_as_the_library_does(
+    resizing_yolos, photographs, monkeypatch
+):
+    from transformers import YolosForObjectDetection
+    from transformers.models.yolos import modeling_yolos
+
+    photos = [decode(path.read_bytes()) for path in sorted(photographs.glob("*.jpg"))[:10]]
+    inputs = [resizing_yolos.prepare(photo)[None] for photo in photos]
+    shapes = {each.shape for each in inputs}
+    assert 1 < len(shapes) <= yolos_module._SIZES_KEPT
+    plain = YolosForObjectDetection.from_pretrained(resizing_yolos.model.name_or_path).eval()
+    remembering = copy.deepcopy(plain)
+    yolos_module._remember_positions(remembering)
+    with torch.inference_mode():
+        wanted = [plain(pixel_values=each).pred_boxes for each in inputs]
+        calls = []
+        real = modeling_yolos.nn.functional.interpolate
+        monkeypatch.setattr(
+            modeling_yolos.nn.functional,
+            "interpolate",
+            lambda *a, **k: [calls.append(1), real(*a, **k)][1],
+        )
+        found = [remembering(pixel_values=each).pred_boxes for each in inputs * 2]
+    for a, b in zip(wanted * 2, found, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+    assert len(calls) == 2 * len(shapes)  # those of the first layer, those of all others
 
 
 def test_an_image_thinner_than_a_patch_has_no_detections(resizing_yolos, pictures):

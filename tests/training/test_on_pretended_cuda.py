@@ -124,6 +124,20 @@ def test_a_run_waits_only_to_log_and_to_save(gpu_run, log_every, num_lines, chan
     assert saved[0].best == pytest.approx(position.best, rel=1e-3)
 
 
+def test_convolutions_are_not_rounded_to_tf32(gpu_run, monkeypatch) -> None:
+    plain, seen = loop.run_step, []
+
+    def looks(*args, **kwargs):
+        seen.append(torch.backends.cudnn.conv.fp32_precision)
+        return plain(*args, **kwargs)
+
+    monkeypatch.setattr(loop, "run_step", looks)
+    before = torch.backends.cudnn.conv.fp32_precision
+    with pretend_cuda():
+        gpu_run("cuda")
+    assert set(seen) == {"ieee"} and torch.backends.cudnn.conv.fp32_precision == before
+
+
 @pytest.mark.parametrize("checkpoint_every, log_every", [(0, 100), (0, 2), (4, 100)])
 def test_numbers_that_are_not_finite_are_seen_before_they_are_logged_or_saved(
     gpu_run, monkeypatch, checkpoint_every, log_every
