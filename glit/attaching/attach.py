@@ -37,7 +37,7 @@ class Attached:
     """Of the dataset that was published."""
     found: dict[str, int]
     """Number of samples that got a picture, by how it was found: the keys of
-    :data:`glit.attaching.search.WAYS`."""
+    :data:`glit.attaching.found.WAYS`."""
     drops: dict[str, int]
     """Samples that are left out, by reason."""
     files: int
@@ -78,15 +78,17 @@ def attach(
         work.mkdir(exist_ok=True)
         published = PublishedPictures(dataset, told)
         search = PictureSearch(dataset, published, pictures, work, progress)
-        found, files, unreadable = search.run()
-        if not found:
-            raise InputError(f"--images: none of {files} files is a picture of {dataset.path}")
+        found = search.run()
+        if not len(found):
+            raise InputError(
+                f"--images: none of {len(pictures)} files is a picture of {dataset.path}"
+            )
         writer = AttachedWriter(dataset, pictures, found, search.ambiguous)
         made = writer.write(folder, progress)
         finish(folder, made, name=output.name, caution=dataset_caution(dataset),
                certificates=made.certificates if not writer.changed else ())  # fmt: skip
     shutil.rmtree(work, ignore_errors=True)
     return Attached(
-        samples=len(dataset), found=dict(writer.ways), drops=dict(writer.reasons), files=files,
-        unreadable=unreadable,
+        samples=len(dataset), found=dict(writer.ways), drops=dict(writer.reasons),
+        files=len(pictures), unreadable=search.unreadable,
     )  # fmt: skip

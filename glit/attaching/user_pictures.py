@@ -23,7 +23,7 @@ from glit.attaching.pictures import pixels_sha256
 from glit.errors import InputError, StorageError, first_line
 from glit.images import ImageError, decode
 from glit.inputs.files import ImageFiles
-from glit.inputs.source import entries, find_source
+from glit.inputs.source import Source, entries, find_source
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import batched, map_ahead
 from glit.storage.checksummed_parquet import SealError, read_sealed, write_sealed
@@ -31,13 +31,18 @@ from glit.storage.checksummed_parquet import SealError, read_sealed, write_seale
 if TYPE_CHECKING:
     from glit.runtime.progress import StageProgress
 
-_VERSION = 2
+_VERSION = 3
 """Of what is computed of a file."""
 _FILES_A_PART = 256
+_LISTED_AT_ONCE = 65_536
+_LISTED = pa.schema(
+    [
+        ("source", pa.int32()), ("path", pa.large_string()), ("size", pa.int64()),
+        ("stamp", pa.large_string()),
+    ]
+)  # fmt: skip
 _SCHEMA = pa.schema(
     [
-        ("source", pa.int32()),
-        ("path", pa.string()),
         ("sha256", pa.string()),
         ("pixels_sha256", pa.string()),
         ("width", pa.int32()),
@@ -50,53 +55,61 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserFile:
-    """A picture file of the user's."""
-
-    source: int
-    """Number of the folder that it was found in."""
-    path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Part:
-    """Some of the user's files, as a table of the index."""
+    """Some of the user's files in a row, of which the work folder has a table."""
 
     name: str
-    table: pa.Table
+    first: int
+    """Number of the first file."""
 
 
 class UserPictures:
-    """The picture files in a user's folders, tars or tables.
+    """The picture files in a user's folders, tars or tables, numbered: the folders in the order
+    given, the files of each by name.
 
     Args:
         sources: what ``glit build`` takes as images.
 
     Raises:
-        InputError: one of them does not exist.
+        InputError: one of them does not exist, or there are no pictures.
     """
 
     def __init__(self, sources: Sequence[str]) -> None:
-        self._sources = [find_source(each) for each in sources]
-        self._files = [ImageFiles(each.root) for each in self._sources]
+        found = [find_source(each) for each in sources]
+        self._files = [ImageFiles(each.root) for each in found]
+        listed = pa.concat_tables(_listed(each, number) for number, each in enumerate(found))
+        if not len(listed):
+            raise InputError("--images: no picture files there")
+        self._listed = listed.combine_chunks()
+        self._source, self._path = (
+            self._listed[name].combine_chunks() for name in ("source", "path")
+        )
 
-    def read(self, file: UserFile) -> bytes:
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    def path(self, file: int) -> str:
+        """Return a file's path in its folder."""
+        return self._path[file].as_py()
+
+    def read(self, file: int) -> bytes:
         """Return a file's bytes.
 
         Raises:
             OSError: it cannot be read.
         """
-        return self._files[file.source].read(file.path)
+        return self._files[self._source[file].as_py()].read(self.path(file))
 
-    def place(self, file: UserFile) -> str:
+    def place(self, file: int) -> str:
         """Return the path that a dataset names: relative, with the folder's number if there are
         several."""
-        return file.path if len(self._sources) == 1 else f"{file.source}/{file.path}"
+        path = self.path(file)
+        return path if len(self._files) == 1 else f"{self._source[file].as_py()}/{path}"
 
     def parts(
         self, work: Path, wanted: Container[str], wanted_pixels: Container[str], key: str,
         progress: StageProgress,
-    ) -> Iterator[Part]:  # fmt: skip
+    ) -> Iterator[tuple[Part, pa.Table]]:  # fmt: skip
         """Look at all files, in order; what was looked at before is read.
 
         Args:
@@ -106,38 +119,30 @@ class UserPictures:
             key: of what is wanted.
             progress: counts the files.
         """
-        listed = [
-            (number, entry.path, entry.size, entry.stamp)
-            for number, source in enumerate(self._sources)
-            for entry in sorted(entries(source), key=lambda each: each.path)
-            if entry.role == 0 and _can_be_named(entry.path)
-        ]
-        if not listed:
-            raise InputError("--images: no picture files there")
-        progress.begin("look at pictures", total=len(listed), done=0, drops=False)
+        progress.begin("look at pictures", total=len(self), done=0, drops=False)
         with ThreadPoolExecutor(usable_cores()) as pool:
-            for some in batched(listed, _FILES_A_PART):
-                said = json.dumps([_VERSION, key, some])
+            for first in range(0, len(self), _FILES_A_PART):
+                some = self._listed.slice(first, _FILES_A_PART)
+                listed = [[*row.values()] for row in some.to_pylist()]
+                said = json.dumps([_VERSION, key, listed])
                 name = f"files-{hashlib.sha256(said.encode()).hexdigest()[:24]}.parquet"
                 table = read_whole(work / name)
                 if table is None:
                     found = map_ahead(
-                        pool, lambda each: self._look(each, wanted, wanted_pixels), some,
-                        most=2 * usable_cores(),
+                        pool, lambda file: self._look(file, wanted, wanted_pixels),
+                        range(first, first + len(some)), most=2 * usable_cores(),
                     )  # fmt: skip
                     table = pa.Table.from_pylist(list(found), schema=_SCHEMA)
                     write_whole(table, work / name)
                 progress.advance(len(some))
-                yield Part(name=name, table=table)
+                yield Part(name=name, first=first), table
 
     def _look(
-        self, listed: tuple[int, str, int, str], wanted: Container[str],
-        wanted_pixels: Container[str],
-    ) -> dict[str, Any]:  # fmt: skip
-        source, path, *_ = listed
-        row: dict[str, Any] = {"source": source, "path": path}
+        self, file: int, wanted: Container[str], wanted_pixels: Container[str]
+    ) -> dict[str, Any]:
+        row: dict[str, Any] = {}
         try:
-            data = self.read(UserFile(source=source, path=path))
+            data = self.read(file)
             row["sha256"] = hashlib.sha256(data).hexdigest()
             if row["sha256"] in wanted:
                 return row
@@ -152,6 +157,16 @@ class UserPictures:
         return {
             **row, "hashes": told.hashes.tobytes(), "signatures": told.signatures.tobytes()
         }  # fmt: skip
+
+
+def _listed(source: Source, number: int) -> pa.Table:
+    """A source's files by name; 100 bytes a file, where Python's own objects take 400."""
+    wanted = (each for each in entries(source) if each.role == 0 and _can_be_named(each.path))
+    tables = [_LISTED.empty_table()]
+    for some in batched(wanted, _LISTED_AT_ONCE):
+        paths, sizes, stamps, _ = zip(*some, strict=True)
+        tables.append(pa.table([[number] * len(some), paths, sizes, stamps], schema=_LISTED))
+    return pa.concat_tables(tables).sort_by("path")
 
 
 def described(row: dict[str, Any]) -> Described:

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.attaching.found import FoundPictures
 from glit.attaching.moved_row import moved_row
 from glit.attaching.pictures import PICTURES
 from glit.attaching.placement import Placement
-from glit.attaching.search import Found
 from glit.attaching.user_pictures import UserPictures
 from glit.curate.corrected_row import review
 from glit.data.data_files import series_of_file
@@ -60,19 +60,20 @@ class AttachedWriter:
     """
 
     def __init__(
-        self, dataset: Dataset, pictures: UserPictures, found: dict[int, Found],
-        ambiguous: dict[int, str],
+        self, dataset: Dataset, pictures: UserPictures, found: FoundPictures,
+        ambiguous: dict[int, int],
     ) -> None:  # fmt: skip
         self._dataset, self._pictures = dataset, pictures
         self._found, self._ambiguous = found, ambiguous
         self._pairings = pairings_of(dataset.manifest)
-        cut = any(each.shown < 1 for each in found.values())
-        added = [*CORRECTED, ATTACHED] if cut else [ATTACHED]
+        added = [*CORRECTED, ATTACHED] if found.is_cut else [ATTACHED]
         own = [each for each in further_columns(dataset.schema) if each not in added]
         if taken := {name for name, _ in own} & {name for name, _ in added}:
             raise InputError(f"{dataset.path}: has a column {min(taken)} that is not glit's")
         self.further = (*own, *added)
-        self.drops: list[dict[str, Any]] = []
+        self._drops: list[dict[str, Any]] = []
+        self._dropped = [DROPS_SCHEMA.empty_table()]
+        """Of the row groups that are written."""
         self.dropped_in: Counter[int | None] = Counter()
         self.ways: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
@@ -80,7 +81,7 @@ class AttachedWriter:
     @property
     def changed(self) -> bool:
         """True if the dataset does not hold the samples and boxes that were published."""
-        return bool(self.drops) or any(each.shown < 1 for each in self._found.values())
+        return bool(self.reasons) or self._found.is_cut
 
     def write(self, folder: Path, progress: StageProgress) -> Manifest:
         """Write all Parquet files; the manifest to write last."""
@@ -102,6 +103,8 @@ class AttachedWriter:
                     if rows:
                         table = pa.Table.from_pylist(rows, schema=schema)
                         writer.write_table(table, row_group_size=len(rows))
+                    self._dropped.append(pa.Table.from_pylist(self._drops, schema=DROPS_SCHEMA))
+                    self._drops.clear()
                     progress.advance(place.num_rows, place.num_rows - len(rows))
             files[name] = describe_data_file(folder / name, written)
         return self._manifest(folder, files)
@@ -110,12 +113,12 @@ class AttachedWriter:
         for sample, row in enumerate(table.to_pylist(), start=first):
             made = self._made(sample, row)
             if not isinstance(made, Drop):
-                self.ways[self._found[sample].how] += 1
+                self.ways[made[ATTACHED[0]]["how"]] += 1
                 yield made
                 continue
             self.reasons[made.reason] += 1
             self.dropped_in[series_of_file(name)] += 1
-            self.drops.append(
+            self._drops.append(
                 {key: row[key] for key in ("sample_id", "source_path")}
                 | {"stage": "attach", "reason": made.reason, "message": made.message, "attempt": 0}
             )
@@ -124,11 +127,14 @@ class AttachedWriter:
         found = self._found.get(sample)
         if found is None:
             if (file := self._ambiguous.get(sample)) is not None:
-                return Drop(reason="ambiguous_picture", message=f"{file} may be another's as well")
+                told = f"{self._pictures.place(file)} may be another's as well"
+                return Drop(reason="ambiguous_picture", message=told)
             return Drop(reason="no_picture", message="none of the files is this picture")
         data = self._pictures.read(found.file)
         if hashlib.sha256(data).hexdigest() != found.sha256:
-            raise RunError(f"{found.file.path}: changed since it was looked at; run again")
+            raise RunError(
+                f"{self._pictures.path(found.file)}: changed since it was looked at; run again"
+            )
         pixels = decode(data)
         height, width = pixels.shape[:2]
         size = (row["width"], row["height"])
@@ -146,13 +152,12 @@ class AttachedWriter:
 
     def _manifest(self, folder: Path, files: dict[str, Any]) -> Manifest:
         """The manifest; writes the lists of what is left out."""
-        before, number = self._dataset.manifest, len(self.drops)
+        before, number = self._dataset.manifest, self.reasons.total()
         source = Store(self._dataset.path)
         for name in before.files.keys() - files.keys() - {PICTURES}:
             (folder / name).write_bytes(source.read(name))
         if number:
-            new = pa.Table.from_pylist(self.drops, schema=DROPS_SCHEMA)
-            drops = pa.concat_tables([self._dataset.drops().cast(DROPS_SCHEMA), new])
+            drops = pa.concat_tables([self._dataset.drops().cast(DROPS_SCHEMA), *self._dropped])
             pq.write_table(drops, folder / "drops.parquet", **PINNED)
             files["drops.parquet"] = describe_file(folder / "drops.parquet", len(drops))
         kept = {name: each for name, each in before.files.items() if name != PICTURES}

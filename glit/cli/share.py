@@ -117,7 +117,7 @@ def attach_command(
     as_json: JsonOption = False,
 ) -> None:
     """Find the pictures of a dataset that was published without them. Run it again to resume."""
-    from glit.attaching.search import WAYS
+    from glit.attaching.found import WAYS
     from glit.runtime.progress import StageProgress
 
     folder = local_folder(output)
