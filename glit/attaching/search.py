@@ -34,7 +34,8 @@ _SNAP = 0.01
 _PLACE = [each.name for each in dataclasses.fields(Placement)]
 _FOUND = pa.schema(
     [
-        ("sample", pa.int64()), ("row", pa.int32()), ("sha256", pa.string()), ("width", pa.int32()), ("height", pa.int32()),
+        ("sample", pa.int64()), ("row", pa.int32()), ("sha256", pa.string()),
+        ("width", pa.int32()), ("height", pa.int32()),
         ("mirrored", pa.bool_()), ("turned", pa.int32()),
         ("left", pa.float64()), ("top", pa.float64()),
         ("right", pa.float64()), ("bottom", pa.float64()),
