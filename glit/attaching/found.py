@@ -1,4 +1,4 @@
-"""The user's picture for each sample, in arrays: 41 bytes each, 60 more where looks are compared."""
+"""The user's picture for each sample, in arrays: 41 bytes each, 60 more if looks are compared."""
 
 from __future__ import annotations
 
