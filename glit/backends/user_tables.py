@@ -34,7 +34,9 @@ class UserTable:
         path = pc.field("path")
         folder, _, name = self.table.rpartition("/")
         within = (path >= min(paths)) & (path <= max(paths))
-        wanted = pq.read_table(Store(folder or "/").for_arrow(name), filters=within)
+        wanted = pq.read_table(
+            Store(folder or "/").for_arrow(name), filters=within, partitioning=None
+        )
         found: dict[str, list[dict[str, Any]]] = {}
         for row in wanted.to_pylist():
             found.setdefault(row["path"], []).append(row)

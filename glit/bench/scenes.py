@@ -58,7 +58,7 @@ def build_scenes(
 
 def truths(ground_truth: Path) -> dict[str, Truth]:
     """Return each scene's boxes of the objects that its sentences describe, by the scene's path."""
-    rows = pq.read_table(ground_truth, columns=["path", "sentences"]).to_pylist()
+    rows = pq.read_table(ground_truth, columns=["path", "sentences"], partitioning=None).to_pylist()
     return {
         row["path"]: {
             each["char_start"]: tuple(each["box"])

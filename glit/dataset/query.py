@@ -50,8 +50,8 @@ VIEWS: dict[str, str] = {
         FROM (SELECT sample_id, source_path, sentences, regions,
                      (generate_subscripts(pairs, 1) - 1)::INTEGER AS rank, unnest(pairs) AS p
               FROM samples)""",
-    "drops": "SELECT * FROM read_parquet({drops})",
-    "duplicates": "SELECT * FROM read_parquet({duplicates})",
+    "drops": "SELECT * FROM read_parquet({drops}, hive_partitioning = false)",
+    "duplicates": "SELECT * FROM read_parquet({duplicates}, hive_partitioning = false)",
 }
 """The views in order; ``pairs.rank`` is 0 for a sample's best pair."""
 FURTHER_VIEWS: dict[str, str] = {
@@ -225,7 +225,10 @@ def numbered(dataset: Dataset) -> str:
     """The SQL source of samples with their row number, :data:`NUMBER`."""
     files = [_place(dataset, name) for name in dataset.files]
     firsts = [str(first) for first in dataset.first_rows().values()]
-    rows = f"read_parquet({_texts(files)}, filename = true, file_row_number = true)"
+    rows = (
+        f"read_parquet({_texts(files)}, filename = true, file_row_number = true, "
+        "hive_partitioning = false)"
+    )
     place = f"[{', '.join(firsts)}][list_position({_texts(files)}, filename)]"
     return f"(SELECT *, {place} + file_row_number AS {NUMBER} FROM {rows}) AS samples"
 

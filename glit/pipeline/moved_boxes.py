@@ -29,7 +29,8 @@ def moved_boxes_note(regions: UserTable | None, dataset: Store, files: Iterable[
         return ""
     counts, first = Counter[str](), {}
     for name in files:
-        table = pq.read_table(dataset.for_arrow(name), columns=["source_path", "width", "height"])
+        columns = ["source_path", "width", "height"]
+        table = pq.read_table(dataset.for_arrow(name), columns=columns, partitioning=None)
         for row in table.to_pylist():
             change = _change(stated.get(row["source_path"]), row)
             if change:

@@ -63,7 +63,7 @@ def read_truth(ground_truth: Path) -> list[dict[str, Any]]:
         InputError: the file is another.
     """
     try:
-        rows = pq.read_table(ground_truth).to_pylist()
+        rows = pq.read_table(ground_truth, partitioning=None).to_pylist()
         if not rows or not {"path", "sentences", "objects"} <= set(rows[0]):
             raise ValueError("it has no scenes with sentences and objects")
         return rows

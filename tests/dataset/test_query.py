@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import re
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -10,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import glit
 from glit.dataset.query import VIEWS, check_select, connect, open_connection, query
 from glit.dataset.reader import Dataset
 from glit.dataset.select import select, split_rows
@@ -222,3 +225,29 @@ def test_a_file_that_duckdb_cannot_read_is_one_line(built_copy):
     (built_copy / "drops.parquet").write_bytes(b"PAR1" * 30)
     with pytest.raises(DatasetError, match="its rows cannot be counted .*run 'glit verify'"):
         open_connection(Dataset(built_copy))
+
+
+def test_folders_named_like_columns_change_no_column(built, tmp_path):
+    """DuckDB and Arrow take ``key=value`` in a path for a column, in place of the file's own."""
+    folder = tmp_path / "width=7" / "stage=here" / "run[1]*?"
+    shutil.copytree(built, folder)
+    dataset = Dataset(str(folder))
+    assert query(str(folder), "SELECT DISTINCT width FROM samples").fetchall() == [(128,)]
+    assert query(str(folder), "SELECT count(*) FROM drops WHERE stage = 'here'").fetchall() == [
+        (0,)
+    ]
+    chosen = select(dataset, open_connection(dataset), where="width = 128")
+    assert chosen.matching == len(dataset)
+
+
+READS_PARQUET = re.compile(r"read_parquet\((?!hive)[^()]*(?:\([^()]*\)[^()]*)*\)")
+
+
+def test_no_source_lets_duckdb_read_columns_from_paths():
+    calls = [
+        call
+        for path in Path(glit.__file__).parent.rglob("*.py")
+        for call in READS_PARQUET.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert len(calls) >= 8
+    assert [each for each in calls if "hive_partitioning" not in each] == []
