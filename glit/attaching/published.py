@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,7 +28,6 @@ _MOST_PIXELS = 1 << 20
 """Of a thumbnail."""
 _DIGEST = 32
 """Bytes of a SHA-256; the first eight sort it."""
-_READ_AT_ONCE = 65_536
 _NAMESAKES = 4
 """Samples of one file name, at most, among which the name proposes."""
 
@@ -37,21 +36,24 @@ class ByHash:
     """Samples by a SHA-256: 48 bytes each, where a dictionary would take 300.
 
     Args:
-        values: of each sample, hexadecimal; null where it is not known.
+        columns: hashes of all samples in order, hexadecimal, in parts; null where one is not known.
 
     Raises:
-        ValueError: one of them is none.
+        ValueError: one of them is no hash.
     """
 
-    def __init__(self, values: pa.ChunkedArray) -> None:
-        self._digests = np.zeros((len(values), _DIGEST), np.uint8)
-        known = np.flatnonzero(np.asarray(values.is_valid()))
-        for some in np.array_split(known, len(known) // _READ_AT_ONCE + 1):
-            held = bytes.fromhex("".join(values.take(pa.array(some)).to_pylist()))
-            self._digests[some] = np.frombuffer(held, np.uint8).reshape(len(some), _DIGEST)
-        keys = _keys(self._digests)[known]
+    def __init__(self, columns: Iterable[pa.ChunkedArray]) -> None:
+        found, known = [], []
+        for column in columns:
+            known.append(np.asarray(column.is_valid()))
+            held = bytes.fromhex("".join(column.fill_null("0" * 2 * _DIGEST).to_pylist()))
+            found.append(np.frombuffer(held, np.uint8).reshape(len(column), _DIGEST))
+        self.digests = np.concatenate(found)
+        """uint8 [N, 32]; zeros where one is not known."""
+        samples = np.flatnonzero(np.concatenate(known))
+        keys = _keys(self.digests)[samples]
         order = np.argsort(keys, kind="stable")
-        self._keys, self._samples = keys[order], known[order]
+        self._keys, self._samples = keys[order], samples[order]
 
     def get(self, value: str | None) -> list[int]:
         """Return the numbers of the samples of a hash, ascending."""
@@ -61,14 +63,14 @@ class ByHash:
         key = _keys(digest[None])[0]
         start, stop = (np.searchsorted(self._keys, key, side=side) for side in ("left", "right"))
         own = self._samples[start:stop].tolist()
-        return [sample for sample in own if np.array_equal(self._digests[sample], digest)]
+        return [sample for sample in own if np.array_equal(self.digests[sample], digest)]
 
     def __contains__(self, value: str) -> bool:
         return bool(self.get(value))
 
     def hex(self, sample: int) -> str:
         """Return the hash of a sample."""
-        return self._digests[sample].tobytes().hex()
+        return self.digests[sample].tobytes().hex()
 
 
 def _keys(digests: np.ndarray) -> np.ndarray:
@@ -90,31 +92,35 @@ class PublishedPictures:
         self._dataset = dataset
         try:
             self._file = BoundedParquet(path)
-            table = self._file.read(columns=["sample_id", "pixels_sha256"])
+            groups = range(self._file.num_row_groups)
+            told = [self._file.metadata.row_group(n).num_rows for n in groups]
+            self.by_bytes = ByHash(self._column(n, "sample_id") for n in groups)
+            """The samples by the hash of their file."""
+            self.by_pixels = ByHash(self._column(n, "pixels_sha256") for n in groups)
+            """The samples by the hash of their pixels."""
         except (pa.ArrowException, OSError, ValueError) as error:
             raise DatasetError(f"{dataset.path}/{PICTURES}: {first_line(error)}") from error
         self._groups: OrderedDict[int, Any] = OrderedDict()
-        self._ends = np.cumsum(
-            [self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)]
-        )
+        self._ends = np.cumsum(told)
         self.has_thumbnails = self._thumbnail(0) is not None
-        rows = dataset.table(["sample_id", "source_path", "width", "height"])
-        if table["sample_id"] != rows["sample_id"]:
+        names = ["source_path", "width", "height"]
+        rows = pa.concat_tables(
+            dataset.table(names, row_group=n) for n in range(len(dataset.places))
+        )
+        ids = (dataset.table(["sample_id"], row_group=n) for n in range(len(dataset.places)))
+        own = ByHash(each["sample_id"] for each in ids)
+        if not np.array_equal(own.digests, self.by_bytes.digests):
             raise DatasetError(
                 f"{dataset.path}/{PICTURES}: its samples are not those of the data files; export "
                 "the dataset again"
             )
         self._paths = rows["source_path"].combine_chunks()
         self._sizes = np.stack([rows["width"].to_numpy(), rows["height"].to_numpy()], axis=1)
-        try:
-            self.by_bytes = ByHash(table["sample_id"])
-            """The samples by the hash of their file."""
-            self.by_pixels = ByHash(table["pixels_sha256"])
-            """The samples by the hash of their pixels."""
-        except ValueError as error:
-            raise DatasetError(f"{dataset.path}/{PICTURES}: {first_line(error)}") from error
         self._recent: OrderedDict[int, Looks] = OrderedDict()
         self._lock = threading.Lock()
+
+    def _column(self, group: int, name: str) -> pa.ChunkedArray:
+        return self._file.read_row_group(group, columns=[name])[name]
 
     def size(self, sample: int) -> tuple[int, int]:
         """Return width and height of a sample's picture."""
