@@ -186,7 +186,8 @@ def _write_files(
     if number == 1:
         return {name: write(name, report=report) for name in dataset.files}
     described: dict[str, FileEntry] = {}
-    context = multiprocessing.get_context("spawn")
+    # spawned ones would end as this interpreter does, while their thread runs: DuckDB complains
+    context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(number, mp_context=context, initializer=end_with_parent) as pool:
         names = {pool.submit(write, name): name for name in dataset.files}
         for done in as_completed(names):

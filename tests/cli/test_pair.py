@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from building import run_build
 
 from glit import open_dataset
 
@@ -32,7 +33,7 @@ import sys, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from glit.curate.pair_again import end_with_parent
-context = get_context("spawn")
+context = get_context("forkserver")
 with ProcessPoolExecutor(2, mp_context=context, initializer=end_with_parent) as pool:
     pool.submit(pow, 2, 2).result()
     waiting = [pool.submit(time.sleep, 600) for _ in range(2)]
@@ -47,6 +48,20 @@ def test_processes_that_write_pairs_end_with_the_one_that_started_them():
         assert killed.stdout is not None and killed.stdout.readline() == "started\n"
         killed.kill()
         assert killed.communicate(timeout=60)[0] == ""
+
+
+@pytest.mark.slow
+def test_processes_that_write_pairs_say_nothing_when_they_end(scenes, tmp_path):
+    built = tmp_path / "built"
+    run_build(
+        scenes / "images", built, captions=scenes / "captions.jsonl",
+        overrides=["pack.min_files=3"],
+    )  # fmt: skip
+    words = ["pair", str(built), "-o", str(tmp_path / "lism"), "--set", "pair.rule=lism"]
+    done = subprocess.run([sys.executable, "-m", "glit", *words], capture_output=True, text=True)
+    assert len(open_dataset(built).files) > 1 and done.returncode == 0
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("pair ")]
+    assert lines == [], done.stderr
 
 
 def test_phrases_that_were_not_scored_say_how_to_do_without(built, tmp_path, run_glit):
