@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glit.attaching.agreement import EVEN, agreement, likeness
-from glit.attaching.features import SIDE, Features, as_compared, find_features
+from glit.attaching.features import Features, as_compared, find_features
 from glit.attaching.matches import (
     LEAST_MATCHES,
     Line,
@@ -20,6 +20,7 @@ from glit.attaching.matches import (
 )
 from glit.attaching.placement import Placement
 from glit.attaching.tones import LUMA
+from glit.exporters.annotations import SIDE
 
 if TYPE_CHECKING:
     from jaxtyping import Float32

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glit.attaching.features import require_opencv
-from glit.attaching.pictures import PICTURES
 from glit.attaching.published import PublishedPictures
 from glit.attaching.search import PictureSearch
 from glit.attaching.user_pictures import UserPictures
@@ -24,6 +23,7 @@ from glit.data.schema import SCHEMA_VERSION
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
+from glit.exporters.annotations import PICTURES
 from glit.runtime.progress import StageProgress
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store

@@ -13,14 +13,13 @@ import numpy as np
 from PIL import Image
 
 from glit.errors import MissingExtraError, MissingPackage
+from glit.exporters.annotations import SIDE
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, UInt8
 
     from glit.images import Pixels
 
-SIDE = 320
-"""Longest side, in pixels, of the pictures that are compared."""
 _MOST = 200
 """Points a picture."""
 _CONTRASTS, _ENOUGH = (0.02, 0.003), 60

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glit.attaching.features import SIDE, Features
+from glit.attaching.features import Features
+from glit.exporters.annotations import SIDE
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, Int

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from glit.attaching.align import Looks, looks_of
 from glit.attaching.lookup import Described, Index, describe_published
-from glit.attaching.pictures import PICTURES
 from glit.data.bounded_parquet import BoundedParquet
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, first_line
+from glit.exporters.annotations import PICTURES
 from glit.images import ImageError, decode
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import map_ahead

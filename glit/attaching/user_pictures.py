@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from glit.attaching.align import looks_of
 from glit.attaching.lookup import BYTES, Described, describe_found
-from glit.attaching.pictures import pixels_sha256
 from glit.errors import InputError, StorageError, first_line
+from glit.exporters.annotations import pixels_sha256
 from glit.images import ImageError, decode
 from glit.inputs.files import ImageFiles
 from glit.inputs.source import Source, entries, find_source

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 
 from glit.attaching.found import FoundPictures
 from glit.attaching.moved_row import moved_row
-from glit.attaching.pictures import PICTURES
 from glit.attaching.placement import Placement
 from glit.attaching.user_pictures import UserPictures
 from glit.curate.corrected_row import review
@@ -38,6 +37,7 @@ from glit.dataset.manifest import (
 from glit.dataset.reader import Dataset
 from glit.dataset.recorded_rules import pairings_of
 from glit.errors import InputError, RunError
+from glit.exporters.annotations import PICTURES
 from glit.images import decode
 from glit.label.corrections import State
 from glit.plain import as_plain

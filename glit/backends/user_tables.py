@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from glit.data.parquet import read_parquet_file
 from glit.storage.store import Store
 
 NO_ROW = "has no row for"
@@ -34,9 +34,7 @@ class UserTable:
         path = pc.field("path")
         folder, _, name = self.table.rpartition("/")
         within = (path >= min(paths)) & (path <= max(paths))
-        wanted = pq.read_table(
-            Store(folder or "/").for_arrow(name), filters=within, partitioning=None
-        )
+        wanted = read_parquet_file(Store(folder or "/").for_arrow(name), filters=within)
         found: dict[str, list[dict[str, Any]]] = {}
         for row in wanted.to_pylist():
             found.setdefault(row["path"], []).append(row)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from glit.api import build
 from glit.data.geometry import iou
+from glit.data.parquet import read_parquet_file
 from glit.data.records import Sample
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
@@ -58,7 +58,7 @@ def build_scenes(
 
 def truths(ground_truth: Path) -> dict[str, Truth]:
     """Return each scene's boxes of the objects that its sentences describe, by the scene's path."""
-    rows = pq.read_table(ground_truth, columns=["path", "sentences"], partitioning=None).to_pylist()
+    rows = read_parquet_file(ground_truth, columns=["path", "sentences"]).to_pylist()
     return {
         row["path"]: {
             each["char_start"]: tuple(each["box"])

@@ -1,4 +1,4 @@
-"""Parquet written with pinned settings, so that equal tables give equal bytes."""
+"""Parquet written with pinned settings, so that equal tables give equal bytes; and read."""
 
 from __future__ import annotations
 
@@ -23,3 +23,14 @@ PINNED: dict[str, Any] = {
 def write_parquet(table: pa.Table, path: Path, **options: Any) -> None:
     """Write a table in one file; ``options`` change single settings."""
     pq.write_table(table, path, **{**PINNED, **options})
+
+
+def read_parquet_file(source: Any, **options: Any) -> pa.Table:
+    """Read one file as pyarrow does, but take no column from ``key=value`` in the names of its
+    folders.
+
+    Args:
+        source: a path, or an open file.
+        options: of :func:`pyarrow.parquet.read_table`.
+    """
+    return pq.read_table(source, partitioning=None, **options)  # pyright: ignore[reportArgumentType]

@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from glit.backends.user_tables import UserTable
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.frames import CHANGES, Frame, fit_frame, stated_size
+from glit.data.parquet import read_parquet_file
 from glit.inputs.user_tables import brought_table
 from glit.storage.store import Store
 
@@ -30,7 +29,7 @@ def moved_boxes_note(regions: UserTable | None, dataset: Store, files: Iterable[
     counts, first = Counter[str](), {}
     for name in files:
         columns = ["source_path", "width", "height"]
-        table = pq.read_table(dataset.for_arrow(name), columns=columns, partitioning=None)
+        table = read_parquet_file(dataset.for_arrow(name), columns=columns)
         for row in table.to_pylist():
             change = _change(stated.get(row["source_path"]), row)
             if change:

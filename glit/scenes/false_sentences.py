@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
+from glit.data.parquet import read_parquet_file
 from glit.errors import InputError
 from glit.scenes.vocabulary import BACKGROUNDS, COLOURS, PATTERNS, PLACES, SHAPES
 from glit.text.lexicon import OPPOSITES
@@ -63,7 +62,7 @@ def read_truth(ground_truth: Path) -> list[dict[str, Any]]:
         InputError: the file is another.
     """
     try:
-        rows = pq.read_table(ground_truth, partitioning=None).to_pylist()
+        rows = read_parquet_file(ground_truth).to_pylist()
         if not rows or not {"path", "sentences", "objects"} <= set(rows[0]):
             raise ValueError("it has no scenes with sentences and objects")
         return rows

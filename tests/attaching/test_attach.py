@@ -17,9 +17,9 @@ from PIL import Image, ImageOps
 
 import glit
 from glit.attaching.align import align, looks_of
-from glit.attaching.pictures import PICTURES
 from glit.attaching.user_pictures import UserPictures
 from glit.errors import DatasetError, InputError
+from glit.exporters.annotations import PICTURES
 
 pytest.importorskip("cv2")
 

@@ -24,8 +24,8 @@ from PIL import Image, ImageEnhance, ImageOps
 from glit.attaching.align import Aligned, Looks, align, looks_of
 from glit.attaching.features import require_opencv
 from glit.attaching.lookup import Index, describe_found, describe_published
-from glit.attaching.pictures import thumbnail
 from glit.data.geometry import iou
+from glit.exporters.annotations import thumbnail
 from glit.images import decode
 from glit.runtime.tables import Table, markdown
 from glit.scenes.layout import draw_scene

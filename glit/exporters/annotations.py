@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from glit.attaching.features import SIDE
 from glit.curate.rewrite import finish
 from glit.data.parquet import PINNED
 from glit.dataset.manifest import describe_data_file, describe_file
@@ -39,6 +38,8 @@ PICTURES = "pictures.parquet"
 PICTURES_SCHEMA = pa.schema(
     [("sample_id", pa.string()), ("pixels_sha256", pa.string()), ("thumbnail", pa.binary())]
 )
+SIDE = 320
+"""Longest side, in pixels, of thumbnails, and of what is compared with them."""
 _QUALITY = 80
 """Of thumbnails, as WebP."""
 
