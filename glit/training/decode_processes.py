@@ -22,7 +22,6 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from glit.clip import ImageFit
@@ -47,7 +46,8 @@ class Request(NamedTuple):
 class Failure(NamedTuple):
     """The first image of a request that cannot be decoded."""
 
-    index: int
+    number: int
+    """Its place in the request, from 0."""
     message: str
 
 
@@ -76,12 +76,12 @@ class DecodeProcesses:
         self.close = weakref.finalize(self, _end, started)
         """End them; happens too when the object is lost or this process ends."""
 
-    def decode(self, request: Request, out: Sequence[np.ndarray]) -> Failure | None:
+    def decode(self, request: Request, out: Sequence[memoryview]) -> Failure | None:
         """Decode some images; return the first failure, or None.
 
         Args:
             request: the images.
-            out: uint8 memory for their pixels, in the order of the request.
+            out: writable memory for their pixels, in the order of the request.
 
         Raises:
             RunError: the process died.

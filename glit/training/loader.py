@@ -260,12 +260,12 @@ class _Pass:
             return
         whole = placed[0][1].whole is not None
         out = [
-            each.numpy() for _, place in placed for each in (place.whole, place.crops)
+            each.numpy().data for _, place in placed for each in (place.whole, place.crops)
             if each is not None
         ]  # fmt: skip
         failure = loader.processes.decode(Request(images, whole, loader.side, fit), out)
         if failure is not None:
-            sample, _ = placed[failure.index]
+            sample, _ = placed[failure.number]
             with self._named(sample.group, sample.row):
                 raise DatasetError(failure.message)
 
