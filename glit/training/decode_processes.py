@@ -96,8 +96,8 @@ class DecodeProcesses:
             return failure
         except (EOFError, OSError) as error:
             raise RunError(
-                f"a process that decodes images died (exit code {idle.process.poll()}); if memory "
-                "is short, set train.num_workers to fewer"
+                "a process that decodes images died; what it said stands above; if it said "
+                "nothing, memory may be short: set train.num_workers to fewer"
             ) from error
         finally:
             self._idle.put(idle)
