@@ -23,6 +23,8 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import UInt8
+from torch import Tensor
 
 from glit.clip import ImageFit
 from glit.errors import GlitError, RunError
@@ -30,6 +32,8 @@ from glit.training.sample import EncodedImage
 
 IS_SUPPORTED = hasattr(os, "memfd_create")
 """True on Linux."""
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""The processes share the cores; and what forks must have no other thread."""
 
 
 class Request(NamedTuple):
@@ -52,7 +56,8 @@ class Failure(NamedTuple):
 
 
 class _Process(NamedTuple):
-    process: subprocess.Popen[bytes]
+    """One process, as the trainer sees it."""
+
     connection: Connection
     memory: int
     """File of the memory that it writes pixels to."""
@@ -61,19 +66,32 @@ class _Process(NamedTuple):
 class DecodeProcesses:
     """Processes that decode; each does one request at a time. Safe to use from threads.
 
-    Each imports torch, which takes 1.5 s; nobody waits for that before the first request.
+    They are forks of one that has imported torch, for 1.5 s, and done nothing else. Nobody waits
+    for that before the first request.
 
     Args:
         number: processes, 1 or more.
     """
 
     def __init__(self, number: int) -> None:
-        started = [_start() for _ in range(number)]
-        self.pids = [each.process.pid for each in started]
+        pairs = [socket.socketpair() for _ in range(number)]
+        files = [(theirs.fileno(), os.memfd_create("glit-pixels")) for _, theirs in pairs]
+        first = subprocess.Popen(
+            [sys.executable, "-P", "-c", f"import {__name__} as module; module.serve({files})"],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[file for pair in files for file in pair],
+            start_new_session=True,  # Ctrl-C reaches the training process alone
+            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        self.pid = first.pid
+        """Of the first, and of the group of all."""
+        started: list[_Process] = []
         self._idle: SimpleQueue[_Process] = SimpleQueue()
-        for each in started:
-            self._idle.put(each)
-        self.close = weakref.finalize(self, _end, started)
+        for (ours, theirs), (_, memory) in zip(pairs, files, strict=True):
+            theirs.close()
+            started.append(_Process(Connection(ours.detach()), memory))
+            self._idle.put(started[-1])
+        self.close = weakref.finalize(self, _end, first, started)
         """End them; happens too when the object is lost or this process ends."""
 
     def decode(self, request: Request, out: Sequence[memoryview]) -> Failure | None:
@@ -103,54 +121,52 @@ class DecodeProcesses:
             self._idle.put(idle)
 
 
-def _start() -> _Process:
-    ours, theirs = socket.socketpair()
-    memory = os.memfd_create("glit-pixels")
-    with theirs:
-        files = theirs.fileno(), memory
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"import {__name__} as module; module.serve{files}"],
-            stdin=subprocess.DEVNULL,
-            pass_fds=files,
-            start_new_session=True,  # Ctrl-C reaches the training process alone
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-    return _Process(process, Connection(ours.detach()), memory)
-
-
-def _end(started: list[_Process]) -> None:
+def _end(first: subprocess.Popen[bytes], started: list[_Process]) -> None:
     for each in started:
         each.connection.close()
         os.close(each.memory)
-        each.process.kill()
-    for each in started:
-        each.process.wait()
+    first.wait()
 
 
-def serve(socket_file: int, memory_file: int) -> None:
-    """Do what comes from a socket until it closes: the whole life of a process."""
-    torch.set_num_threads(1)  # the processes share the cores
+def serve(files: list[tuple[int, int]]) -> None:
+    """Fork a process for every pair of a socket and a memory, and wait until all have ended."""
+    own = None
+    for each in files:
+        if not os.fork():
+            own = each
+            break
+    for each in files:
+        if each != own:  # else nobody would see that another has died
+            os.close(each[0])
+            os.close(each[1])
+    if own is not None:
+        _serve_one(*own)
+    else:
+        for _ in files:
+            os.wait()
+
+
+def _serve_one(socket_file: int, memory_file: int) -> None:
+    """Do what comes from a socket until it closes."""
     pixels = torch.empty((0,), dtype=torch.uint8)
     with Connection(socket_file) as connection:
         while True:
             try:
                 request: Request = connection.recv()
-                num_bytes = _num_squares(request) * 3 * request.side**2
+                num_squares = sum(request.whole + len(each.boxes) for each in request.images)
+                num_bytes = num_squares * 3 * request.side**2
                 if num_bytes > len(pixels):
                     os.ftruncate(memory_file, num_bytes)
                     memory: Any = mmap.mmap(memory_file, num_bytes)
                     pixels = torch.frombuffer(memory, dtype=torch.uint8)
-                connection.send(_write(request, pixels[:num_bytes]))
+                squares = pixels[:num_bytes].view(num_squares, 3, request.side, request.side)
+                connection.send(_write(request, squares))
             except (EOFError, ConnectionError):
                 return
 
 
-def _num_squares(request: Request) -> int:
-    return sum(request.whole + len(each.boxes) for each in request.images)
-
-
-def _write(request: Request, pixels: torch.Tensor) -> Failure | None:
-    squares, at = pixels.view(-1, 3, request.side, request.side), 0
+def _write(request: Request, squares: UInt8[Tensor, "n 3 side side"]) -> Failure | None:
+    at = 0
     for index, image in enumerate(request.images):
         whole = squares[at] if request.whole else None
         start = at + request.whole

@@ -67,8 +67,13 @@ def memories() -> list[str]:
     return [each for each in found if "glit-pixels" in each]
 
 
-def is_alive(pid: int) -> bool:
-    return os.path.exists(f"/proc/{pid}")
+def is_alive(group: int) -> bool:
+    """Return whether any process of a group is there."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 class Means(GlobalLocal):
@@ -117,44 +122,45 @@ def test_a_damaged_image_is_named_as_by_threads(make_dataset, tokenizer, damage)
 def test_nothing_is_left_once_closed_or_lost(make_dataset, tokenizer) -> None:
     dataset = make_dataset(16)
     closed, lost = (loader(dataset, tokenizer, processes=True) for _ in range(2))
-    pids = [*closed.processes.pids, *lost.processes.pids]
-    assert len(set(pids)) == len(memories()) == 4 and all(map(is_alive, pids))
+    groups = [closed.processes.pid, lost.processes.pid]
+    assert len(memories()) == 4 and all(map(is_alive, groups))
     batches = closed.epoch(0)
     next(batches)
     batches.close()  # in the middle
     closed.close()
     closed.close()
     del lost
-    assert not [pid for pid in pids if is_alive(pid)]
+    assert not any(map(is_alive, groups))
     assert memories() == []
 
 
 def test_a_killed_trainer_takes_its_processes_along() -> None:
     program = (
-        "from glit.training.decode_processes import DecodeProcesses\n"
+        "from glit.training.decode_processes import DecodeProcesses, Request\n"
         "started = DecodeProcesses(2)\n"
-        "print(*started.pids, flush=True)\n"
+        "assert started.decode(Request([], True, 32, 'resize'), []) is None\n"
+        "print(started.pid, flush=True)\n"
         "input()"
     )
     trainer = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert trainer.stdout is not None
-    waits = [os.pidfd_open(int(pid)) for pid in trainer.stdout.readline().split()]
+    first = os.pidfd_open(int(trainer.stdout.readline()))  # it ends after its forks
     trainer.kill()
     trainer.communicate()
-    for each in waits:
-        assert select.select([each], [], [], END_S)[0], "the process is still there"
-        os.close(each)
-    assert len(waits) == 2
+    assert select.select([first], [], [], END_S)[0], "processes are still there"
+    os.close(first)
 
 
 def test_a_dead_process_is_an_error_and_not_a_wait() -> None:
     started = DecodeProcesses(1)
-    os.kill(started.pids[0], signal.SIGKILL)
+    request = Request([], True, 32, "resize")
+    assert started.decode(request, []) is None
+    os.killpg(started.pid, signal.SIGKILL)
     for _ in range(2):
-        with pytest.raises(RunError, match=r"decodes images died .*set train.num_workers"):
-            started.decode(Request([], True, 32, "resize"), [])
+        with pytest.raises(RunError, match=r"decodes images died; .*set train.num_workers"):
+            started.decode(request, [])
     started.close()
 
 
