@@ -40,14 +40,16 @@ def fit_image(
         shortest: with ``centre-crop``, the shorter side before the crop, pixels; 0 is ``side``.
         mode: interpolation, as torch calls it.
     """
-    pixels_CHW = torch.from_numpy(image_HWC).permute(2, 0, 1)
+    pixels_CHW = image_HWC.transpose(2, 0, 1)  # torch's views give the interpreter lock away
     height, width = fitted_size(
         image_HWC.shape[1], image_HWC.shape[0], side=side, fit=fit, shortest=shortest
     )
-    if (height, width) != tuple(pixels_CHW.shape[1:]):
-        pixels_CHW = F.interpolate(pixels_CHW[None], (height, width), mode=mode, antialias=True)[0]
+    if (height, width) != pixels_CHW.shape[1:]:
+        one_1CHW = torch.from_numpy(pixels_CHW[None])
+        resized = F.interpolate(one_1CHW, (height, width), mode=mode, antialias=True)
+        pixels_CHW = resized.numpy()[0]
     top, left = (height - side) // 2, (width - side) // 2
-    return pixels_CHW[:, top : top + side, left : left + side]
+    return torch.from_numpy(pixels_CHW[:, top : top + side, left : left + side])
 
 
 def write_fitted(

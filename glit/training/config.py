@@ -182,8 +182,8 @@ class TrainConfig(RecipeTable):
     """Seed of the sample order and of all other random choices."""
 
     num_workers: int = limited(-1, least=-1)
-    """Threads that read and decode images; -1 starts one per usable core; 0 decodes in the training
-    thread."""
+    """Threads that read and decode images, on Linux beside a GPU processes that decode them; -1
+    starts one per usable core; 0 decodes in the training thread."""
 
     prefetch_batches: int = limited(4, least=1)
     """Batches prepared ahead of the model, concurrently."""

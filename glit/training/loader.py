@@ -1,11 +1,11 @@
-"""Load batches from the shards in order; threads read, decode and fit the images.
+"""Load batches from the shards in order; threads or processes decode and fit the images.
 
 A batch is laid out first (which pairs, which texts in which rows, where every pixel goes), then its
 images are decoded, each into its place. Several batches are at work at a time.
 
-Threads rather than processes: reading, JPEG decoding, resizing and tokenising all release the
-interpreter lock, row groups are shared instead of being read once per process, and pixels are
-never pickled. Row groups in memory are bounded by two shuffle windows, batches by the prefetch.
+Threads of this process read the row groups, each once, choose and tokenise. Images are decoded by
+threads too, or by processes, which leave the interpreter lock to the training step. Row groups in
+memory are bounded by two shuffle windows, batches by the prefetch.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from glit.dataset.columns import RowGroup
 from glit.dataset.reader import RowGroupCache
 from glit.errors import DatasetError, GlitError
 from glit.runtime.cores import num_threads
-from glit.runtime.prefetch import map_ahead
+from glit.runtime.prefetch import batched, map_ahead
 from glit.training.augment import draw_augmentation
 from glit.training.batch import Batch, PixelPlace, Tokenize, collate
 from glit.training.captions import reads_captions
 from glit.training.config import TrainConfig
+from glit.training.decode_processes import DecodeProcesses, Request
 from glit.training.mixture import Mixture
 from glit.training.objective import Objective
 from glit.training.order import BatchPlan, grouped_within_batches
 from glit.training.planning import Augment, ChosenPairs, plan_sample, read_columns
-from glit.training.sample import PlannedSample
+from glit.training.sample import EncodedImage, PlannedSample
 
 _IMAGE, _CAPTION = 1, 2
 """Tell draws that change an image, and that choose its caption, from those that choose pairs and
@@ -40,6 +41,11 @@ further texts."""
 
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 """A function with the arguments and results of ``map``."""
+
+_MOST_AT_ONCE = 8
+"""Samples that a thread or process takes at a time."""
+
+_Placed = tuple[PlannedSample, PixelPlace]
 
 
 class BatchLoader:
@@ -58,6 +64,7 @@ class BatchLoader:
         rank: int = 0,
         num_ranks: int = 1,
         pin_memory: bool = False,
+        processes: bool = False,
     ) -> None:
         """Open a loader.
 
@@ -72,6 +79,8 @@ class BatchLoader:
             rank: this process.
             num_ranks: processes that share a batch.
             pin_memory: page-locked batches, for copies to a GPU that nobody waits for.
+            processes: decode in processes of their own instead of threads, until :meth:`close`;
+                needs ``decode_processes.IS_SUPPORTED``, and at least one of ``train.num_workers``.
         """
         self.dataset, self.objective, self.tokenize = dataset, objective, tokenize
         self.config, self.side, self.pad_id = config, side, pad_id
@@ -81,6 +90,10 @@ class BatchLoader:
             how=config.pairs, min_probability=config.min_probability, local=config.local
         )
         self.rank, self.pin_memory = rank, pin_memory
+        self.num_workers = num_threads(config.num_workers)
+        self.processes = (
+            DecodeProcesses(self.num_workers) if processes and self.num_workers else None
+        )
         self.plan = BatchPlan(
             num_samples=len(dataset),
             batch_size=config.batch_size,
@@ -90,6 +103,11 @@ class BatchLoader:
 
     def __len__(self) -> int:
         return len(self.plan)
+
+    def close(self) -> None:
+        """End the processes; a loader that is lost does so as well."""
+        if self.processes is not None:
+            self.processes.close()
 
     def epoch(self, epoch: int, *, start: int = 0) -> Generator[list[Batch], None, None]:
         """Every batch of ``epoch`` from number ``start``, each as its parts.
@@ -112,7 +130,7 @@ class BatchLoader:
         groups = RowGroupCache(self.dataset, capacity=capacity, columns=columns)
         pass_ = _Pass(loader=self, groups=groups, order=order, epoch=epoch)
         numbers = range(start, len(self))
-        if config.num_workers == 0:
+        if self.num_workers == 0:
             yield from (pass_.batch(number, map) for number in numbers)
         else:
             yield from self._ahead(pass_, numbers)
@@ -121,9 +139,7 @@ class BatchLoader:
         """The same by threads: some that put batches together, and those that they all share for
         reading and decoding."""
         config = self.config
-        decoders = ThreadPoolExecutor(
-            num_threads(config.num_workers), thread_name_prefix="glit-decode"
-        )
+        decoders = ThreadPoolExecutor(self.num_workers, thread_name_prefix="glit-decode")
         collators = ThreadPoolExecutor(config.prefetch_batches, thread_name_prefix="glit-collate")
 
         def made(number: int) -> list[Batch]:
@@ -163,7 +179,7 @@ class _Pass:
             samples += self._fillers(samples, num_fillers)
         size = config.micro_batch_size or len(samples)
         parts: list[Batch] = []
-        jobs: list[tuple[PlannedSample, PixelPlace]] = []
+        placed: list[_Placed] = []
         for start in range(0, len(samples), size):
             part = samples[start : start + size]
             batch, pixels = collate(
@@ -178,8 +194,9 @@ class _Pass:
                 pin_memory=loader.pin_memory,
             )
             parts.append(batch)
-            jobs += zip(part, pixels, strict=True)
-        for _ in each(self._write_pixels, jobs):
+            placed += zip(part, pixels, strict=True)
+        share = min(_MOST_AT_ONCE, -(-len(samples) // max(loader.num_workers, 1)))
+        for _ in each(self._write, batched(placed, share)):
             pass
         return parts
 
@@ -213,17 +230,44 @@ class _Pass:
             draw=np.random.default_rng([config.seed, self.epoch, number, row, _IMAGE]),
         )
 
-    def _write_pixels(self, job: tuple[PlannedSample, PixelPlace]) -> None:
-        sample, place = job
-        loader, fit = self.loader, self.loader.config.image_fit
-        with self._named(sample.group, sample.row):
-            sample.write_pixels(place.whole, place.crops, fit=fit)
+    def _write(self, placed: list[_Placed]) -> None:
+        """Write all that goes into the memory of some samples of a batch."""
+        loader = self.loader
+        self._write_pixels(placed)
+        for sample, place in placed:
             if place.patches is not None:
-                sample.write_patches(
-                    place.patches, side=loader.side, patch_size=loader.patch_size, fit=fit
-                )
-        if place.inputs and place.whole is not None:
-            loader.objective.prepare(place.whole, sample.caption, place.inputs)
+                with self._named(sample.group, sample.row):
+                    sample.write_patches(
+                        place.patches,
+                        side=loader.side,
+                        patch_size=loader.patch_size,
+                        fit=loader.config.image_fit,
+                    )
+            if place.inputs and place.whole is not None:
+                loader.objective.prepare(place.whole, sample.caption, place.inputs)
+
+    def _write_pixels(self, placed: list[_Placed]) -> None:
+        loader, fit = self.loader, self.loader.config.image_fit
+        placed = [each for each in placed if each[1].whole is not None or len(each[1].crops)]
+        images: list[EncodedImage] = []
+        for sample, place in placed:
+            with self._named(sample.group, sample.row):
+                image = sample.encoded(crops=bool(len(place.crops)))
+                if loader.processes is None:
+                    image.write_pixels(place.whole, place.crops, fit=fit)
+                images.append(image)
+        if loader.processes is None or not images:
+            return
+        whole = placed[0][1].whole is not None
+        out = [
+            each.numpy().data for _, place in placed for each in (place.whole, place.crops)
+            if each is not None
+        ]  # fmt: skip
+        failure = loader.processes.decode(Request(images, whole, loader.side, fit), out)
+        if failure is not None:
+            sample, _ = placed[failure.number]
+            with self._named(sample.group, sample.row):
+                raise DatasetError(failure.message)
 
     @contextlib.contextmanager
     def _named(self, group: RowGroup, row: int) -> Iterator[None]:

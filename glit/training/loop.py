@@ -95,7 +95,8 @@ def train(
             with interrupt_flag() as interrupted:
                 runner = _Run(config, run, ingredients, accelerator, checkpoint, num_threads)
                 runner.report, runner.measure = report, measure
-                return runner.train(interrupted)
+                with contextlib.closing(ingredients.loader):
+                    return runner.train(interrupted)
 
 
 class _Run:

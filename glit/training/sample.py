@@ -1,4 +1,4 @@
-"""One planned sample of a batch, which loads its pixels."""
+"""One planned sample of a batch, and its image, which becomes pixels."""
 
 from __future__ import annotations
 
@@ -13,8 +13,55 @@ from glit.clip.preprocess import crop, touched_patches, write_fitted
 from glit.data.rle import decode_rle, read_rle
 from glit.dataset.columns import RowGroup
 from glit.dataset.local_pairs import LocalPair
+from glit.dataset.row import check_size
 from glit.errors import DatasetError
+from glit.images import decode
 from glit.training.augment import Augmentation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedImage:
+    """An image as its file, and how its pixels are made; may be sent to another process."""
+
+    data: bytes
+    """The encoded file."""
+    name: str
+    """Its path in the dataset's source, for messages."""
+    width: int
+    """Pixels, as its row says."""
+    height: int
+    """Pixels, as its row says."""
+    augmentation: Augmentation | None
+    """The change to the image before all else."""
+    boxes: tuple[tuple[float, float, float, float], ...]
+    """The crops, in pixels of the changed image."""
+
+    def write_pixels(
+        self,
+        whole: UInt8[Tensor, "3 s s"] | None,
+        crops: UInt8[Tensor, "k 3 s s"],
+        *,
+        fit: ImageFit,
+    ) -> None:
+        """Decode the image once; fit it and its crops into the memory given.
+
+        Args:
+            whole: for the whole image, None where it is not needed.
+            crops: for each of ``boxes``.
+            fit: how an image becomes the square.
+
+        Raises:
+            ImageError: the image is damaged.
+            DatasetError: it has another size than its row says.
+        """
+        image = decode(self.data)
+        check_size(image, width=self.width, height=self.height, name=self.name)
+        if self.augmentation is not None:
+            image = self.augmentation.image(image)
+        if whole is not None:
+            write_fitted(image, whole, fit=fit)
+        for box, out in zip(self.boxes, crops, strict=True):
+            write_fitted(crop(image, np.array(box)), out, fit=fit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,33 +82,21 @@ class PlannedSample:
     filler: bool = False
     """True if it only fills up a batch."""
 
-    def write_pixels(
-        self,
-        whole: UInt8[Tensor, "3 s s"] | None,
-        crops: UInt8[Tensor, "k 3 s s"],
-        *,
-        fit: ImageFit,
-    ) -> None:
-        """Decode the image once; fit it and the crops of the pairs into the memory given.
-
-        Args:
-            whole: for the whole image, None where it is not needed.
-            crops: for the crop of every pair; empty where they are not needed.
-            fit: how an image becomes the square.
+    def encoded(self, *, crops: bool) -> EncodedImage:
+        """The image, with the boxes of the pairs if ``crops`` are needed.
 
         Raises:
-            ImageError: the image is damaged.
-            DatasetError: it has another size than its row says.
+            DatasetError: it is stored by path and cannot be read, or is another image now.
         """
-        if whole is None and not len(crops):
-            return
-        image = self.group.pixels(self.row)
-        if self.augmentation is not None:
-            image = self.augmentation.image(image)
-        if whole is not None:
-            write_fitted(image, whole, fit=fit)
-        for pair, out in zip(self.pairs if len(crops) else (), crops, strict=True):
-            write_fitted(crop(image, np.array(pair.box_xyxy)), out, fit=fit)
+        group, row = self.group, self.row
+        return EncodedImage(
+            data=group.image(row),
+            name=group.value("source_path", row),
+            width=group.value("width", row),
+            height=group.value("height", row),
+            augmentation=self.augmentation,
+            boxes=tuple(pair.box_xyxy for pair in self.pairs) if crops else (),
+        )
 
     def write_patches(
         self, out_KP: Bool[Tensor, "k p"], *, side: int, patch_size: int, fit: ImageFit

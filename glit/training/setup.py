@@ -21,6 +21,7 @@ from glit.models.tokenizer import TextTokenizer, tokenizer_hash
 from glit.training.captions import check_captions
 from glit.training.checkpoint import read_module
 from glit.training.config import TrainConfig
+from glit.training.decode_processes import IS_SUPPORTED
 from glit.training.loader import BatchLoader
 from glit.training.lora import add_adapters, read_adapters
 from glit.training.mixture import Mixture
@@ -95,7 +96,7 @@ def prepare(
         rank: this process.
         num_ranks: processes of the run.
         checkpoint: weights to go on from, in place of the starting model's.
-        pin_memory: page-locked batches, for a GPU.
+        pin_memory: page-locked batches, for a GPU; images are decoded in processes.
 
     Raises:
         InputError: the dataset cannot feed this objective or batch size.
@@ -146,6 +147,7 @@ def prepare(
         rank=rank,
         num_ranks=num_ranks,
         pin_memory=pin_memory,
+        processes=pin_memory and IS_SUPPORTED,
     )
     return Ingredients(
         model=TrainedModel(encoder, objective, module),
