@@ -71,11 +71,15 @@ class DecodeProcesses:
 
     Args:
         number: processes, 1 or more.
+
+    Raises:
+        OSError: the system gives no such memory, or no process.
     """
 
     def __init__(self, number: int) -> None:
+        memories = [os.memfd_create("glit-pixels") for _ in range(number)]
         pairs = [socket.socketpair() for _ in range(number)]
-        files = [(theirs.fileno(), os.memfd_create("glit-pixels")) for _, theirs in pairs]
+        files = [(theirs.fileno(), each) for (_, theirs), each in zip(pairs, memories, strict=True)]
         first = subprocess.Popen(
             [sys.executable, "-P", "-c", f"import {__name__} as module; module.serve({files})"],
             stdin=subprocess.DEVNULL,

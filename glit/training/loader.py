@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -91,9 +92,7 @@ class BatchLoader:
         )
         self.rank, self.pin_memory = rank, pin_memory
         self.num_workers = num_threads(config.num_workers)
-        self.processes = (
-            DecodeProcesses(self.num_workers) if processes and self.num_workers else None
-        )
+        self.processes = _started(self.num_workers) if processes and self.num_workers else None
         self.plan = BatchPlan(
             num_samples=len(dataset),
             batch_size=config.batch_size,
@@ -151,6 +150,15 @@ class BatchLoader:
             decoders.shutdown(wait=False, cancel_futures=True)
             collators.shutdown(wait=True, cancel_futures=True)
             decoders.shutdown(wait=True)
+
+
+def _started(number: int) -> DecodeProcesses | None:
+    """The processes; None, with a warning, where the system starts none."""
+    try:
+        return DecodeProcesses(number)
+    except OSError as error:
+        warnings.warn(f"threads decode the images, no processes ({error})", stacklevel=2)
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,3 +169,13 @@ def test_only_beside_a_gpu_and_with_workers(tiny_clip, make_dataset, tokenizer) 
     config = TrainConfig(model=str(tiny_clip), batch_size=8)
     assert prepare(config, str(dataset)).loader.processes is None
     assert loader(dataset, tokenizer, processes=True, num_workers=0).processes is None
+
+
+def test_threads_where_no_process_can_be_started(make_dataset, tokenizer, monkeypatch) -> None:
+    def refused(name: str) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "memfd_create", refused)
+    with pytest.warns(UserWarning, match="threads decode the images, no processes"):
+        made = loader(make_dataset(8), tokenizer, processes=True, num_workers=2)
+    assert made.processes is None and len(list(made.epoch(0))) == len(made)
