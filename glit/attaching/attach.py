@@ -34,7 +34,7 @@ class Attached:
     """Counts of :func:`attach`."""
 
     samples: int
-    """Of the dataset that was published."""
+    """Samples of the dataset that was published."""
     found: dict[str, int]
     """Number of samples that got a picture, by how it was found: the keys of
     :data:`glit.attaching.found.WAYS`."""

@@ -27,7 +27,7 @@ class _Limit:
     """How far the cells of a picture may differ."""
 
     side: int
-    """Of a cell, in pixels; of a coarse picture more."""
+    """Side of a cell in pixels; larger for a coarse picture."""
     even: float
     """Grey levels, where the picture is even."""
     edges: float = 0.0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TABLES, _KEY_BITS, _FEWEST_BITS = 4, 24, 14
 BYTES = _TABLES * _KEY_BITS // 8
-"""Of a signature."""
+"""Length of a signature."""
 _STRONGEST = 100
 """Points of a picture that are looked up."""
 _LEAST_VOTES, _MOST = 3, 6
@@ -79,7 +79,7 @@ class Described:
 
     hashes: UInt64[np.ndarray, " H"]
     signatures: UInt8[np.ndarray, "N 12"]
-    """Of its points; of a user's picture also of those of the mirrored one."""
+    """Signatures of its points; of a user's picture also of those of the mirrored one."""
 
 
 class Index:

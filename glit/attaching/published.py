@@ -25,7 +25,7 @@ from glit.runtime.prefetch import map_ahead
 _RECENT, _GROUPS = 64, 16
 """Thumbnails, and row groups of them, that are kept."""
 _MOST_PIXELS = 1 << 20
-"""Of a thumbnail."""
+"""Most pixels of a thumbnail."""
 _DIGEST = 32
 """Bytes of a SHA-256; the first eight sort it."""
 _NAMESAKES = 4

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from glit.runtime.progress import StageProgress
 
 _VERSION = 3
-"""Of what is computed of a file."""
+"""Version of what is computed of a file."""
 _FILES_A_PART = 256
 _LISTED_AT_ONCE = 65_536
 _LISTED = pa.schema(

@@ -73,7 +73,7 @@ class AttachedWriter:
         self.further = (*own, *added)
         self._drops: list[dict[str, Any]] = []
         self._dropped = [DROPS_SCHEMA.empty_table()]
-        """Of the row groups that are written."""
+        """Samples left out of the row groups that are written."""
         self.dropped_in: Counter[int | None] = Counter()
         self.ways: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()

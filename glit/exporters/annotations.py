@@ -41,7 +41,7 @@ PICTURES_SCHEMA = pa.schema(
 SIDE = 320
 """Longest side, in pixels, of thumbnails, and of what is compared with them."""
 _QUALITY = 80
-"""Of thumbnails, as WebP."""
+"""WebP quality of thumbnails."""
 
 
 def pixels_sha256(pixels: Pixels) -> str:

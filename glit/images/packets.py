@@ -29,7 +29,7 @@ _XMP_TAG, _IIM_TAG, _RESOURCES_TAG, _C2PA_TAG = 700, 33723, 34377, 52545
 XMP_MORE = b"http://ns.adobe.com/xmp/extension/\0"
 """Begins a segment of a JPEG with further XMP; 32 letters of its name follow."""
 _C2PA_UUID = bytes.fromhex("d8fec3d61b0e483c92975828877ec481")
-"""Of the box in HEIF and AVIF (C2PA 2.1, appendix A.5)."""
+"""UUID of the box in HEIF and AVIF (C2PA 2.1, appendix A.5)."""
 
 
 @dataclass(slots=True)

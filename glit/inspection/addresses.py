@@ -22,7 +22,7 @@ MOST_ADDRESSES = 200
 _AT_ONCE = 8
 _SECONDS = 5.0
 _MOST_SECONDS = 15.0
-"""Of an answer that comes in drops."""
+"""Longest time for an answer that comes in drops."""
 _MOST_REDIRECTIONS = 3
 _ERRORS = (OSError, http.client.HTTPException, ValueError)
 

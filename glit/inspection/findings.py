@@ -17,7 +17,7 @@ class Example:
     """An item with a fault."""
 
     name: str
-    """Of the image, as the file has it."""
+    """The image's name, as the file has it."""
     detail: str
     """What is wrong with it."""
     picture: bytes = field(default=b"", repr=False)

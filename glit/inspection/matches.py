@@ -33,9 +33,9 @@ SAMPLE = 1024
 """Pictures, and pairs of a phrase and a box, that others are compared with: those with the smallest
 hashes."""
 _MOST_PAIRS = 16
-"""Of an image."""
+"""Pairs of an image that are compared, at most."""
 FEWEST = 50
-"""Of fewer, nothing is said."""
+"""Fewest pictures with captions, and fewest pairs, of which a share is told."""
 _LEAST_RECALL = 0.5
 """Captions of other pictures that have to be found, for the model to be of any use."""
 _BLOCK = 4096

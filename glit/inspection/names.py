@@ -14,7 +14,7 @@ _RESERVED = frozenset(
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _FORBIDDEN = re.compile(r'[<>:"|?*\\]')
 _MOST_BYTES = 255
-"""Of a name, in most file systems."""
+"""Longest name in most file systems."""
 
 
 def name_fault(path: str) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 _DEVIATIONS = 5.0
 """Robust standard deviations below the middle score, from which a caption is another picture's."""
 _OTHERS = 0.99
-"""Of the scores of captions with other pictures, the part that such a caption is among."""
+"""Quantile of the scores of captions with other pictures, above which such a caption lies."""
 _ROBUST = 1.4826
 """Standard deviations of a normal distribution in its median absolute deviation."""
 _LEAST_DEVIATION = 1e-6

@@ -56,13 +56,13 @@ class BuildEstimate:
     hours: tuple[float, float]
     """Stages of one place take turns; those of different places work at the same time."""
     price: float | None
-    """Of a GPU hour, or of an hour of the machine if there are no GPUs."""
+    """Price of a GPU hour, or of an hour of the machine if there are no GPUs."""
     shipped: int
     data_bytes: int
     data_files: int
     work_files: int
     caption_tokens: int | None
-    """Of the dataset's tokenizer; None if it counts none."""
+    """Tokens of all captions by the dataset's tokenizer; None if it counts none."""
 
     @property
     def cost(self) -> tuple[float, float] | None:

@@ -28,7 +28,7 @@ class Reservations:
     """The rules of one file."""
 
     name: str
-    """Of the file."""
+    """The file's name."""
     sha256: str
     rules: tuple[tuple[str, bool], ...]
     """Patterns of paths, and whether mining is prohibited there."""

@@ -59,7 +59,7 @@ _TAGS = {COPYRIGHT_TAG: "copyright", ARTIST: "creator"}
 _DATASETS = {COPYRIGHT: "copyright", BYLINE: "creator", CREDIT: "credit"}
 _MOST_TAG_BYTES = 16 << 10
 _MOST_CHARACTERS = 2000
-"""Of a text; the rest is cut."""
+"""Longest text; the rest is cut."""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ _RESOURCE = f"{RDF} resource"
 _MOST_DEPTH = 100
 _MOST_ELEMENTS = 200_000
 _MOST_CHARACTERS = 2000
-"""Of a value; the rest is cut."""
+"""Longest value; the rest is cut."""
 _MOST_VALUES = 20
 
 

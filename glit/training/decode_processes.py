@@ -43,7 +43,7 @@ class Request(NamedTuple):
     whole: bool
     """False if only the crops are needed."""
     side: int
-    """Of the model's input square, pixels."""
+    """Side of the model's input square, pixels."""
     fit: ImageFit
 
 
@@ -88,7 +88,7 @@ class DecodeProcesses:
             env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         self.pid = first.pid
-        """Of the first, and of the group of all."""
+        """Process id of the first; also the process group of all."""
         started: list[_Process] = []
         self._idle: SimpleQueue[_Process] = SimpleQueue()
         for (ours, theirs), (_, memory) in zip(pairs, files, strict=True):

@@ -44,7 +44,7 @@ class Limits:
     hours: float = math.inf
     """It is looked at when a chunk is done."""
     tokens: int | None = None
-    """Of prompts and answers, over all runs of the build; looked at when a chunk is done."""
+    """Most tokens of prompts and answers over all runs of the build, checked after each chunk."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.drops <= 1:  # NaN is none either
