@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,9 @@ _GAUGES = {
 def json_lines(path: str) -> Listener:
     """Append a line of JSON to a file for every event, each with its ``time`` (UTC, ISO 8601).
 
+    If the file cannot be written meanwhile, a warning says so once, and the first line that can be
+    has the number of ``events_lost``.
+
     Raises:
         InputError: the file cannot be written.
     """
@@ -36,12 +39,22 @@ def json_lines(path: str) -> Listener:
     except OSError as error:
         raise InputError(f"--log-json {path}: {first_line(error)}") from error
 
+    lost = 0
+
     def tell(event: dict[str, Any]) -> None:
+        nonlocal lost
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        # opened anew, as a program that rotates logs may have moved it; a full disk is no reason
-        # to end a build here
-        with contextlib.suppress(OSError), file.open("a", encoding="utf-8") as log:
-            log.write(json.dumps({"time": now, **event}) + "\n")
+        line = json.dumps({"time": now, **({"events_lost": lost} if lost else {}), **event})
+        try:
+            # opened anew, as a program that rotates logs may have moved it
+            with file.open("a", encoding="utf-8") as log:
+                log.write(line + "\n")
+            lost = 0
+        except OSError as error:  # a full disk is no reason to end a build here
+            if not lost:
+                told = f"--log-json {path}: {first_line(error)}; events are lost until it is mended"
+                warnings.warn(told, stacklevel=2)
+            lost += 1
 
     return tell
 

@@ -94,6 +94,24 @@ def test_a_log_that_cannot_be_written_is_named_first(photographs, tmp_path, run_
         json_lines(str(tmp_path))
 
 
+def test_events_that_cannot_be_written_are_counted_and_said_once(tmp_path):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    tell = json_lines(str(folder / "log.jsonl"))
+    tell({"event": "one"})
+    folder.rename(tmp_path / "away")
+    with pytest.warns(UserWarning, match="--log-json .*events are lost until") as said:
+        tell({"event": "two"})
+        tell({"event": "three"})
+    assert len(said) == 1
+    (tmp_path / "away").rename(folder)
+    tell({"event": "four"})
+    tell({"event": "five"})
+    events = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert [each["event"] for each in events] == ["one", "four", "five"]
+    assert [each.get("events_lost") for each in events] == [None, 2, None]
+
+
 def test_a_build_stops_after_its_hours_and_goes_on(photographs, tmp_path, monkeypatch):
     out, whole = tmp_path / "out", tmp_path / "whole"
     build = {"recipe": "captions-only", "captions": tmp_path / "captions.jsonl",
