@@ -202,11 +202,14 @@ def mdetr(annotations: Path, images: Path | None, split: str | None) -> Iterator
         if image.stated != own.stated:
             image.fault = f"states another size than {own.where}"
         span = image.say(entry["caption"])
-        for each in boxes.get(entry["id"], ()):
+        for each in boxes.pop(entry["id"], ()):
             with image.region():
                 spans = [span(first, last) for first, last in each["tokens_positive"]]
                 image.add(xywh_corners(each["bbox"]), key="phrases", spans=spans)
     yield from found.values()
+    for key, own in boxes.items():
+        fault = f"no image has the id {key!r:.40} ({len(own)} boxes)"
+        yield RegionImage(path=folder, where=f"image {key!r:.40}", shares=False, fault=fault)
 
 
 def flickr30k_entities(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -35,9 +36,16 @@ def coco(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     licences = licence_names(values)
     check_ids(values["images"])
     for entry in values["images"]:
-        found = annotated(folder / entry["file_name"], captions.get(entry["id"], []))
+        found = annotated(folder / entry["file_name"], captions.pop(entry["id"], []))
         licence, address = stated_origin(entry, licences)
         yield replace(found, licence=licence, address=address)
+    if captions:
+        number = sum(map(len, captions.values()))
+        warnings.warn(
+            f"{annotations}: {number} captions are left out, of {len(captions)} images that it "
+            f"does not list (such as id {next(iter(captions))!r:.40})",
+            stacklevel=2,
+        )
 
 
 def flickr30k(

@@ -19,6 +19,7 @@ from glit.cli.main import app
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.importers import import_captions, regions_file
+from glit.published import FORMATS
 
 CAPTION = "Two guys with shaggy hair look at a dog."
 
@@ -256,6 +257,19 @@ def test_what_is_exported_comes_back_the_same(grounded, tmp_path, to, form):
     for name, boxes in want.items():
         extra = back[name] - boxes
         assert boxes <= back[name] and (to == "grit" or not extra)  # it has sentences besides
+
+
+def test_boxes_of_images_that_mdetr_does_not_list_are_left_out_aloud(tmp_path, images):
+    box = {"bbox": [1, 2, 9, 9], "tokens_positive": [[0, 8]]}
+    values = {
+        "images": [{"id": 1, "file_name": "1.jpg", "caption": CAPTION, "width": 48, "height": 40}],
+        "annotations": [{**box, "image_id": key, "id": key} for key in (1, 2)],
+    }
+    (tmp_path / "final.json").write_text(json.dumps(values))
+    listed = list(FORMATS["mdetr"].read(tmp_path / "final.json", images, None))
+    assert [(len(each.rows), each.fault) for each in listed] == [
+        (1, ""), (0, "no image has the id 2 (1 boxes)"),
+    ]  # fmt: skip
 
 
 def found(row) -> set:

@@ -34,6 +34,21 @@ def test_coco_as_published(tmp_path: Path) -> None:
     assert list(found("coco", source, images).values()) == [("a", "b"), ("c",)]
 
 
+def test_captions_of_images_that_coco_does_not_list_are_said(tmp_path: Path) -> None:
+    source = tmp_path / "captions.json"
+    source.write_text(
+        json.dumps(
+            {
+                "images": [{"id": 3, "file_name": "3.jpg"}],
+                "annotations": [{"image_id": i, "id": i, "caption": "c"} for i in (3, 4, 4, 5)],
+            }
+        )
+    )
+    touch(tmp_path / "3.jpg")
+    with pytest.warns(UserWarning, match="3 captions are left out, of 2 images .* id 4"):
+        assert list(found("coco", source, tmp_path).values()) == [("c",)]
+
+
 @pytest.mark.parametrize(
     ("name", "parts"),
     [("coco", ["train", "restval", "val", "test"]), ("flickr30k", ["train", "val", "test"])],
