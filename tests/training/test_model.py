@@ -59,7 +59,8 @@ def first_samples(folder, tokenizer, *, num_local, context) -> tuple[list[Planne
         pad_id=tokenizer.end_id,
     )
     for sample, place in zip(samples, places, strict=True):
-        sample.write_pixels(place.whole, place.crops, fit="resize")
+        image = sample.encoded(crops=True)
+        image.write_pixels(place.whole, place.crops, fit="resize")
     return samples, batch
 
 

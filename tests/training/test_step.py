@@ -123,7 +123,8 @@ def test_a_step_has_the_loss_of_the_published_way(tiny_clip, make_dataset) -> No
         context=loader.config.context,
     )  # fmt: skip
     for sample, place in zip(samples, places, strict=True):
-        sample.write_pixels(place.whole, place.crops, fit=loader.config.image_fit)
+        image = sample.encoded(crops=True)
+        image.write_pixels(place.whole, place.crops, fit=loader.config.image_fit)
     encoder, tokenizer = made.model.encoder, TextTokenizer(made.start)
     scales = {"mean": encoder.mean_3, "std": encoder.std_3}
     theirs = published_loss(
