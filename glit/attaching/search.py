@@ -111,7 +111,8 @@ class PictureSearch:
         self._choose(compared)
 
     def _choose(self, compared: Sequence[tuple[Path, Part]]) -> None:
-        """Keep the best of the pictures that are one sample's alone, or copies of one picture."""
+        """Choose a picture for each missing sample, of the files that match no other sample, or
+        show the whole picture, unchanged in tones, of each that they match."""
         number = np.zeros(len(self._pictures), np.int64)
         all_whole = np.ones(len(self._pictures), bool)
         for path, part in compared:

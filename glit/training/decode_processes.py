@@ -31,7 +31,7 @@ from glit.errors import GlitError, RunError
 from glit.training.sample import EncodedImage
 
 IS_SUPPORTED = hasattr(os, "memfd_create")
-"""True on Linux."""
+"""True where memory can be a file without a name, which is on Linux."""
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """The processes share the cores; and what forks must have no other thread."""
 
@@ -113,8 +113,9 @@ class DecodeProcesses:
             idle.connection.send(request)
             failure = idle.connection.recv()
             if failure is None:  # in one call, which gives the interpreter lock away once
-                copied = os.preadv(idle.memory, out, 0)
-                assert copied == sum(each.nbytes for each in out)
+                copied, wanted = os.preadv(idle.memory, out, 0), sum(e.nbytes for e in out)
+                if copied != wanted:
+                    raise OSError(f"{copied} bytes of {wanted} were copied")
             return failure
         except (EOFError, OSError) as error:
             raise RunError(
