@@ -76,14 +76,18 @@ def attach(
     work = output.with_name(f".{output.name}.attach")
     with new_folder(output) as folder, Store(dataset.path).local_copy(PICTURES) as told:
         work.mkdir(exist_ok=True)
-        published = PublishedPictures(dataset, told)
+        if not pictures.list_files(work):
+            if not any(work.glob("files-*")):  # of an earlier run, as before a disk was unmounted
+                shutil.rmtree(work)
+            raise InputError("--images: no picture files there")
+        published = PublishedPictures(dataset, told, work)
         search = PictureSearch(dataset, published, pictures, work, progress)
         found = search.run()
         if not len(found):
             raise InputError(
                 f"--images: none of {len(pictures)} files is a picture of {dataset.path}"
             )
-        writer = AttachedWriter(dataset, pictures, found, search.ambiguous)
+        writer = AttachedWriter(dataset, pictures, found)
         made = writer.write(folder, progress)
         finish(folder, made, name=output.name, caution=dataset_caution(dataset),
                certificates=made.certificates if not writer.changed else ())  # fmt: skip

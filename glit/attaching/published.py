@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from glit.attaching.align import Looks, looks_of
 from glit.attaching.lookup import Described, Index, describe_published
+from glit.attaching.work_tables import GrowingTable
 from glit.data.bounded_parquet import BoundedParquet
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, first_line
@@ -22,59 +24,38 @@ from glit.images import ImageError, decode
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import map_ahead
 
+if TYPE_CHECKING:
+    from jaxtyping import UInt64
+
 _RECENT, _GROUPS = 64, 16
 """Thumbnails, and row groups of them, that are kept."""
 _MOST_PIXELS = 1 << 20
 """Most pixels of a thumbnail."""
-_DIGEST = 32
-"""Bytes of a SHA-256; the first eight sort it."""
+_DIGEST, _KEY = 32, 16
+"""Bytes of a SHA-256, and hexadecimal digits of its first eight."""
+_HASHES = pa.schema([("sha256", pa.string()), ("pixels_sha256", pa.string())])
+_NOT_THESE = "its samples are not those of the data files; export the dataset again"
 _NAMESAKES = 4
 """Samples of one file name, at most, among which the name proposes."""
 
 
-class ByHash:
-    """Samples by a SHA-256: 48 bytes each, where a dictionary would take 300.
+class Hashes:
+    """The first eight bytes of many SHA-256, sorted: says of nearly all others that they are not
+    among them.
 
     Args:
-        columns: hashes of all samples in order, hexadecimal, in parts; null where one is not known.
-
-    Raises:
-        ValueError: one of them is no hash.
+        keys: of the hashes, unsorted.
     """
 
-    def __init__(self, columns: Iterable[pa.ChunkedArray]) -> None:
-        found, known = [], []
-        for column in columns:
-            known.append(np.asarray(column.is_valid()))
-            held = bytes.fromhex("".join(column.fill_null("0" * 2 * _DIGEST).to_pylist()))
-            found.append(np.frombuffer(held, np.uint8).reshape(len(column), _DIGEST))
-        self.digests = np.concatenate(found)
-        """uint8 [N, 32]; zeros where one is not known."""
-        samples = np.flatnonzero(np.concatenate(known))
-        keys = _keys(self.digests)[samples]
-        order = np.argsort(keys, kind="stable")
-        self._keys, self._samples = keys[order], samples[order]
+    def __init__(self, keys: Sequence[UInt64[np.ndarray, " N"]]) -> None:
+        self._keys = np.sort(np.concatenate(keys))
 
-    def get(self, value: str | None) -> list[int]:
-        """Return the numbers of the samples of a hash, ascending."""
+    def __contains__(self, value: str | None) -> bool:
         if not value:
-            return []
-        digest = np.frombuffer(bytes.fromhex(value), np.uint8)
-        key = _keys(digest[None])[0]
-        start, stop = (np.searchsorted(self._keys, key, side=side) for side in ("left", "right"))
-        own = self._samples[start:stop].tolist()
-        return [sample for sample in own if np.array_equal(self.digests[sample], digest)]
-
-    def __contains__(self, value: str) -> bool:
-        return bool(self.get(value))
-
-    def hex(self, sample: int) -> str:
-        """Return the hash of a sample."""
-        return self.digests[sample].tobytes().hex()
-
-
-def _keys(digests: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(digests[:, :8]).view(">u8")[:, 0].astype(np.uint64)
+            return False
+        key = np.uint64(int(value[:_KEY], 16))
+        place = np.searchsorted(self._keys, key)
+        return bool(place < len(self._keys) and self._keys[place] == key)
 
 
 class PublishedPictures:
@@ -83,83 +64,53 @@ class PublishedPictures:
     Args:
         dataset: the published dataset.
         path: a local copy of its ``pictures.parquet``.
+        work: folder that gets a table of the hashes.
 
     Raises:
         DatasetError: the file is damaged, or not this dataset's.
     """
 
-    def __init__(self, dataset: Dataset, path: Path) -> None:
+    def __init__(self, dataset: Dataset, path: Path, work: Path) -> None:
         self._dataset = dataset
         try:
             self._file = BoundedParquet(path)
             groups = range(self._file.num_row_groups)
             told = [self._file.metadata.row_group(n).num_rows for n in groups]
-            self.by_bytes = ByHash(self._column(n, "sample_id") for n in groups)
-            """The samples by the hash of their file."""
-            self.by_pixels = ByHash(self._column(n, "pixels_sha256") for n in groups)
-            """The samples by the hash of their pixels."""
+            self.bytes, self.pixels = self._hashes(work / "published.parquet")
         except (pa.ArrowException, OSError, ValueError) as error:
             raise DatasetError(f"{dataset.path}/{PICTURES}: {first_line(error)}") from error
         self._groups: OrderedDict[int, Any] = OrderedDict()
         self._ends = np.cumsum(told)
-        self.has_thumbnails = self._thumbnail(0) is not None
-        names = ["source_path", "width", "height"]
-        rows = pa.concat_tables(
-            dataset.table(names, row_group=n) for n in range(len(dataset.places))
+        self.has_thumbnails = self.thumbnail(0) is not None
+
+    def _hashes(self, target: Path) -> tuple[Hashes, Hashes]:
+        """Write the hashes of all samples in order; return those of files, and of pixels."""
+        own = (
+            each
+            for n in range(len(self._dataset.places))
+            for each in self._dataset.table(["sample_id"], row_group=n)["sample_id"].to_pylist()
         )
-        ids = (dataset.table(["sample_id"], row_group=n) for n in range(len(dataset.places)))
-        own = ByHash(each["sample_id"] for each in ids)
-        if not np.array_equal(own.digests, self.by_bytes.digests):
-            raise DatasetError(
-                f"{dataset.path}/{PICTURES}: its samples are not those of the data files; export "
-                "the dataset again"
-            )
-        self._paths = rows["source_path"].combine_chunks()
-        self._sizes = np.stack([rows["width"].to_numpy(), rows["height"].to_numpy()], axis=1)
-        self._recent: OrderedDict[int, Looks] = OrderedDict()
-        self._lock = threading.Lock()
+        columns = ["sample_id", "pixels_sha256"]
+        table = GrowingTable(target, _HASHES)
+        keys = ([np.empty(0, np.uint64)], [np.empty(0, np.uint64)])
+        for group in range(self._file.num_row_groups):
+            some = self._file.read_row_group(group, columns=columns)
+            if some["sample_id"].to_pylist() != [*islice(own, len(some))]:
+                raise ValueError(_NOT_THESE)
+            for name, found in zip(columns, keys, strict=True):
+                found.append(_keys(some[name]))
+            table.append(some.rename_columns(_HASHES.names).cast(_HASHES))
+        table.close()
+        if next(own, None) is not None:
+            raise ValueError(_NOT_THESE)
+        return Hashes(keys[0]), Hashes(keys[1])
 
-    def _column(self, group: int, name: str) -> pa.ChunkedArray:
-        return self._file.read_row_group(group, columns=[name])[name]
+    def samples(self, numbers: range) -> PublishedSamples:
+        """Return consecutive samples, to be compared with."""
+        return PublishedSamples(self._dataset, self, numbers)
 
-    def size(self, sample: int) -> tuple[int, int]:
-        """Return width and height of a sample's picture."""
-        width, height = map(int, self._sizes[sample])
-        return width, height
-
-    def stems(self, samples: Sequence[int]) -> dict[str, list[int]]:
-        """Return the places of samples by their file's name; not of names that many have."""
-        found = defaultdict(list)
-        for place, sample in enumerate(samples):
-            found[stem(self._paths[sample].as_py())].append(place)
-        return {name: places for name, places in found.items() if len(places) <= _NAMESAKES}
-
-    def index(self, samples: Sequence[int]) -> Index:
-        """Return the index of some samples."""
-        with ThreadPoolExecutor(usable_cores()) as pool:
-            return Index(list(map_ahead(pool, self._described, samples, most=2 * usable_cores())))
-
-    def looks(self, sample: int) -> Looks:
-        """Return a sample's picture as it is compared."""
-        with self._lock:
-            known = self._recent.get(sample)
-            data = b"" if known is not None else self._thumbnail(sample) or b""
-        if known is not None:
-            return known
-        try:
-            known = looks_of(decode(data, max_pixels=_MOST_PIXELS), self.size(sample))
-        except ImageError as error:
-            raise DatasetError(
-                f"{self._dataset.path}/{PICTURES}: the thumbnail of {self.by_bytes.hex(sample)} is "
-                f"damaged ({error})"
-            ) from error
-        with self._lock:
-            self._recent[sample] = known
-            while len(self._recent) > _RECENT:
-                self._recent.popitem(last=False)
-        return known
-
-    def _thumbnail(self, sample: int) -> bytes | None:
+    def thumbnail(self, sample: int) -> bytes | None:
+        """Return a sample's thumbnail, encoded; None if it was published without."""
         group = int(np.searchsorted(self._ends, sample, side="right"))
         if group not in self._groups:
             table = self._file.read_row_group(group, columns=["thumbnail"])
@@ -169,8 +120,85 @@ class PublishedPictures:
         held = self._groups[group]
         return held[sample - (int(self._ends[group]) - len(held))].as_py()
 
-    def _described(self, sample: int) -> Described:
-        return describe_published(self.looks(sample))
+
+class PublishedSamples:
+    """Consecutive samples of a dataset, with what their pictures are found by.
+
+    Args:
+        dataset: the published dataset.
+        pictures: its thumbnails.
+        numbers: of the samples.
+    """
+
+    def __init__(self, dataset: Dataset, pictures: PublishedPictures, numbers: range) -> None:
+        self._dataset, self._pictures, self._numbers = dataset, pictures, numbers
+        names = ["source_path", "width", "height"]
+        rows, start = [], 0
+        for group, place in enumerate(dataset.places):
+            low, high = max(numbers.start, start), min(numbers.stop, start + place.num_rows)
+            if low < high:
+                table = dataset.table(names, row_group=group)
+                rows.append(table.slice(low - start, high - low))
+            start += place.num_rows
+        told = pa.concat_tables(rows)
+        self._paths: list[str] = told["source_path"].to_pylist()
+        self._sizes = np.stack([told["width"].to_numpy(), told["height"].to_numpy()], axis=1)
+        self._recent: OrderedDict[int, Looks] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def size(self, place: int) -> tuple[int, int]:
+        """Return width and height of the picture of one of the samples."""
+        width, height = map(int, self._sizes[place])
+        return width, height
+
+    def stems(self) -> dict[str, list[int]]:
+        """Return the places of samples by their file's name; not of names that many have."""
+        found = defaultdict(list)
+        for place, path in enumerate(self._paths):
+            found[stem(path)].append(place)
+        return {name: places for name, places in found.items() if len(places) <= _NAMESAKES}
+
+    def index(self) -> Index:
+        """Return the index of the samples."""
+        places = range(len(self._numbers))
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            return Index(list(map_ahead(pool, self._described, places, most=2 * usable_cores())))
+
+    def looks(self, place: int) -> Looks:
+        """Return the picture of one of the samples as it is compared.
+
+        Raises:
+            DatasetError: its thumbnail is damaged.
+        """
+        with self._lock:
+            known = self._recent.get(place)
+            data = b"" if known is not None else self._pictures.thumbnail(self._numbers[place])
+        if known is not None:
+            return known
+        try:
+            known = looks_of(decode(data or b"", max_pixels=_MOST_PIXELS), self.size(place))
+        except ImageError as error:
+            raise DatasetError(
+                f"{self._dataset.path}/{PICTURES}: the thumbnail of {self._paths[place]} is "
+                f"damaged ({error})"
+            ) from error
+        with self._lock:
+            self._recent[place] = known
+            while len(self._recent) > _RECENT:
+                self._recent.popitem(last=False)
+        return known
+
+    def _described(self, place: int) -> Described:
+        return describe_published(self.looks(place))
+
+
+def _keys(hashes: pa.ChunkedArray) -> UInt64[np.ndarray, " N"]:
+    """The first eight bytes of hexadecimal hashes; ValueError if one of them is none."""
+    known = hashes.drop_null().to_pylist()
+    digests = bytes.fromhex("".join(known))
+    if any(len(each) != 2 * _DIGEST for each in known):
+        raise ValueError("one of its hashes is no SHA-256")
+    return np.frombuffer(digests, ">u8").reshape(-1, _DIGEST // 8)[:, 0].astype(np.uint64)
 
 
 def stem(path: str) -> str:

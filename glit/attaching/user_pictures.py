@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +18,18 @@ import numpy as np
 import pyarrow as pa
 
 from glit.attaching.align import looks_of
+from glit.attaching.choice import MEMORY
 from glit.attaching.lookup import BYTES, Described, describe_found
-from glit.errors import InputError, StorageError, first_line
+from glit.attaching.published import Hashes
+from glit.attaching.work_tables import StoredRows, read_whole, write_whole
+from glit.errors import StorageError, first_line
 from glit.exporters.annotations import pixels_sha256
 from glit.images import ImageError, decode
 from glit.inputs.files import ImageFiles
 from glit.inputs.source import Source, entries, find_source
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import batched, map_ahead
-from glit.storage.checksummed_parquet import SealError, read_sealed, write_sealed
+from glit.storage.duckdb_temp import quoted, spilling
 
 if TYPE_CHECKING:
     from glit.runtime.progress import StageProgress
@@ -34,13 +37,8 @@ if TYPE_CHECKING:
 _VERSION = 3
 """Version of what is computed of a file."""
 _FILES_A_PART = 256
-_LISTED_AT_ONCE = 65_536
-_LISTED = pa.schema(
-    [
-        ("source", pa.int32()), ("path", pa.large_string()), ("size", pa.int64()),
-        ("stamp", pa.large_string()),
-    ]
-)  # fmt: skip
+_LISTED_AT_ONCE = 16_384
+_LISTED = "CREATE TABLE listed (source INTEGER, path VARCHAR, size BIGINT, stamp VARCHAR)"
 _SCHEMA = pa.schema(
     [
         ("sha256", pa.string()),
@@ -61,6 +59,8 @@ class Part:
     name: str
     first: int
     """Number of the first file."""
+    number: int
+    """Of its files."""
 
 
 class UserPictures:
@@ -71,43 +71,53 @@ class UserPictures:
         sources: what ``glit build`` takes as images.
 
     Raises:
-        InputError: one of them does not exist, or there are no pictures.
+        InputError: one of them does not exist.
     """
 
     def __init__(self, sources: Sequence[str]) -> None:
-        found = [find_source(each) for each in sources]
-        self._files = [ImageFiles(each.root) for each in found]
-        listed = pa.concat_tables(_listed(each, number) for number, each in enumerate(found))
-        if not len(listed):
-            raise InputError("--images: no picture files there")
-        self._listed = listed.combine_chunks()
-        self._source, self._path = (
-            self._listed[name].combine_chunks() for name in ("source", "path")
-        )
+        self._sources = [find_source(each) for each in sources]
+        self._files = [ImageFiles(each.root) for each in self._sources]
+
+    def list_files(self, work: Path) -> int:
+        """List all files, in a table of the work folder, before any is read; return how many.
+
+        Raises:
+            RunError: the disk of the work folder is full.
+        """
+        path = work / "listing.parquet"
+        with spilling(work, memory=MEMORY) as connection:
+            connection.execute(_LISTED)
+            for number, source in enumerate(self._sources):
+                for some in _named(source, number):
+                    connection.from_arrow(some).insert_into("listed")
+            target = f"'{quoted(path)}' (FORMAT parquet, ROW_GROUP_SIZE 16384)"
+            connection.execute(f"COPY (SELECT * FROM listed ORDER BY source, path) TO {target}")
+        self._listed = StoredRows(path)
+        return len(self)
 
     def __len__(self) -> int:
         return len(self._listed)
 
-    def path(self, file: int) -> str:
-        """Return a file's path in its folder."""
-        return self._path[file].as_py()
-
-    def read(self, file: int) -> bytes:
-        """Return a file's bytes.
+    def read(self, source: int, path: str) -> bytes:
+        """Return the bytes of a file in a folder.
 
         Raises:
             OSError: it cannot be read.
         """
-        return self._files[self._source[file].as_py()].read(self.path(file))
+        return self._files[source].read(path)
 
-    def place(self, file: int) -> str:
+    def place(self, source: int, path: str) -> str:
         """Return the path that a dataset names: relative, with the folder's number if there are
         several."""
-        path = self.path(file)
-        return path if len(self._files) == 1 else f"{self._source[file].as_py()}/{path}"
+        return path if len(self._files) == 1 else f"{source}/{path}"
+
+    def listed(self, part: Part) -> list[tuple[int, str]]:
+        """Return folder and path of the files of a part."""
+        rows = self._listed.rows(part.first, part.number)
+        return [*zip(rows["source"].to_pylist(), rows["path"].to_pylist(), strict=True)]
 
     def parts(
-        self, work: Path, wanted: Container[str], wanted_pixels: Container[str], key: str,
+        self, work: Path, wanted: Hashes, wanted_pixels: Hashes, key: str,
         progress: StageProgress,
     ) -> Iterator[tuple[Part, pa.Table]]:  # fmt: skip
         """Look at all files, in order; what was looked at before is read.
@@ -122,27 +132,28 @@ class UserPictures:
         progress.begin("look at pictures", total=len(self), done=0, drops=False)
         with ThreadPoolExecutor(usable_cores()) as pool:
             for first in range(0, len(self), _FILES_A_PART):
-                some = self._listed.slice(first, _FILES_A_PART)
-                listed = [[*row.values()] for row in some.to_pylist()]
+                listed = [
+                    (*row.values(),) for row in self._listed.rows(first, _FILES_A_PART).to_pylist()
+                ]
                 said = json.dumps([_VERSION, key, listed])
                 name = f"files-{hashlib.sha256(said.encode()).hexdigest()[:24]}.parquet"
                 table = read_whole(work / name)
                 if table is None:
                     found = map_ahead(
-                        pool, lambda file: self._look(file, wanted, wanted_pixels),
-                        range(first, first + len(some)), most=2 * usable_cores(),
+                        pool, lambda each: self._look(each[0], each[1], wanted, wanted_pixels),
+                        listed, most=2 * usable_cores(),
                     )  # fmt: skip
                     table = pa.Table.from_pylist(list(found), schema=_SCHEMA)
                     write_whole(table, work / name)
-                progress.advance(len(some))
-                yield Part(name=name, first=first), table
+                progress.advance(len(listed))
+                yield Part(name=name, first=first, number=len(listed)), table
 
     def _look(
-        self, file: int, wanted: Container[str], wanted_pixels: Container[str]
+        self, source: int, path: str, wanted: Hashes, wanted_pixels: Hashes
     ) -> dict[str, Any]:
         row: dict[str, Any] = {}
         try:
-            data = self.read(file)
+            data = self.read(source, path)
             row["sha256"] = hashlib.sha256(data).hexdigest()
             if row["sha256"] in wanted:
                 return row
@@ -159,35 +170,19 @@ class UserPictures:
         }  # fmt: skip
 
 
-def _listed(source: Source, number: int) -> pa.Table:
-    """Table of one source's files, sorted by path; 100 bytes a file, as Python objects 400."""
+def _named(source: Source, number: int) -> Iterator[pa.Table]:
+    """Tables of a source's files, unsorted."""
     wanted = (each for each in entries(source) if each.role == 0 and _can_be_named(each.path))
-    tables = [_LISTED.empty_table()]
     for some in batched(wanted, _LISTED_AT_ONCE):
         paths, sizes, stamps, _ = zip(*some, strict=True)
-        tables.append(pa.table([[number] * len(some), paths, sizes, stamps], schema=_LISTED))
-    return pa.concat_tables(tables).sort_by("path")
+        columns = {"source": [number] * len(some), "path": paths, "size": sizes, "stamp": stamps}
+        yield pa.table(columns)
 
 
 def described(row: dict[str, Any]) -> Described:
     """Return what a file is looked up by, of a row of the index."""
     signed = np.frombuffer(row["signatures"] or b"", np.uint8).reshape(-1, BYTES)
     return Described(hashes=np.frombuffer(row["hashes"] or b"", np.uint64), signatures=signed)
-
-
-def write_whole(table: pa.Table, path: Path) -> None:
-    """Write a table with a digest: one that exists is complete."""
-    temporary = path.with_suffix(".tmp")
-    write_sealed(table, temporary)
-    temporary.replace(path)
-
-
-def read_whole(path: Path) -> pa.Table | None:
-    """Return a table that :func:`write_whole` wrote; None if there is none that is whole."""
-    try:
-        return read_sealed(path.read_bytes()).read()
-    except (OSError, SealError, pa.ArrowException):
-        return None
 
 
 def _can_be_named(path: str) -> bool:

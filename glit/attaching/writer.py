@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.attaching.found import FoundPictures
+from glit.attaching.found import AMBIGUOUS, Found, FoundPictures
 from glit.attaching.moved_row import moved_row
 from glit.attaching.placement import Placement
 from glit.attaching.user_pictures import UserPictures
+from glit.attaching.work_tables import GrowingTable
 from glit.curate.corrected_row import review
 from glit.data.data_files import series_of_file
-from glit.data.parquet import PINNED
 from glit.data.records import Drop
 from glit.data.schema import (
     ATTACHED,
@@ -45,6 +45,8 @@ from glit.runtime.progress import StageProgress
 from glit.stages.pack import Pack, writer_options
 from glit.storage.store import Store
 
+_DROPS = "drops.parquet"
+
 
 class AttachedWriter:
     """Writes the dataset with the pictures that were found; counts what it writes and leaves out.
@@ -52,19 +54,16 @@ class AttachedWriter:
     Args:
         dataset: the published dataset.
         pictures: the user's pictures.
-        found: what was found, by the number of the sample.
-        ambiguous: files that may be the pictures of several samples, by the number of the sample.
+        found: what was found.
 
     Raises:
         InputError: a column of the dataset has the name of one that is added.
     """
 
     def __init__(
-        self, dataset: Dataset, pictures: UserPictures, found: FoundPictures,
-        ambiguous: dict[int, int],
+        self, dataset: Dataset, pictures: UserPictures, found: FoundPictures
     ) -> None:  # fmt: skip
-        self._dataset, self._pictures = dataset, pictures
-        self._found, self._ambiguous = found, ambiguous
+        self._dataset, self._pictures, self._found = dataset, pictures, found
         self._pairings = pairings_of(dataset.manifest)
         added = [*CORRECTED, ATTACHED] if found.is_cut else [ATTACHED]
         own = [each for each in further_columns(dataset.schema) if each not in added]
@@ -72,8 +71,6 @@ class AttachedWriter:
             raise InputError(f"{dataset.path}: has a column {min(taken)} that is not glit's")
         self.further = (*own, *added)
         self._drops: list[dict[str, Any]] = []
-        self._dropped = [DROPS_SCHEMA.empty_table()]
-        """Samples left out of the row groups that are written."""
         self.dropped_in: Counter[int | None] = Counter()
         self.ways: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
@@ -91,6 +88,8 @@ class AttachedWriter:
         (folder / "data").mkdir()
         files = {}
         number = 0
+        drops = GrowingTable(folder / _DROPS, DROPS_SCHEMA)
+        drops.append(dataset.drops().cast(DROPS_SCHEMA))
         for name in dataset.files:
             written = 0
             with pq.ParquetWriter(folder / name, schema, **writer_options(schema)) as writer:
@@ -103,15 +102,17 @@ class AttachedWriter:
                     if rows:
                         table = pa.Table.from_pylist(rows, schema=schema)
                         writer.write_table(table, row_group_size=len(rows))
-                    self._dropped.append(pa.Table.from_pylist(self._drops, schema=DROPS_SCHEMA))
+                    drops.append(pa.Table.from_pylist(self._drops, schema=DROPS_SCHEMA))
                     self._drops.clear()
                     progress.advance(place.num_rows, place.num_rows - len(rows))
             files[name] = describe_data_file(folder / name, written)
+        drops.close()
         return self._manifest(folder, files)
 
     def _rows(self, table: pa.Table, first: int, name: str) -> Iterator[dict[str, Any]]:
+        found = self._found.of(first, len(table))
         for sample, row in enumerate(table.to_pylist(), start=first):
-            made = self._made(sample, row)
+            made = self._made(found.get(sample), row)
             if not isinstance(made, Drop):
                 self.ways[made[ATTACHED[0]]["how"]] += 1
                 yield made
@@ -123,18 +124,15 @@ class AttachedWriter:
                 | {"stage": "attach", "reason": made.reason, "message": made.message, "attempt": 0}
             )
 
-    def _made(self, sample: int, row: dict[str, Any]) -> dict[str, Any] | Drop:
-        found = self._found.get(sample)
+    def _made(self, found: Found | None, row: dict[str, Any]) -> dict[str, Any] | Drop:
         if found is None:
-            if (file := self._ambiguous.get(sample)) is not None:
-                told = f"{self._pictures.place(file)} may be another's as well"
-                return Drop(reason="ambiguous_picture", message=told)
             return Drop(reason="no_picture", message="none of the files is this picture")
-        data = self._pictures.read(found.file)
+        file = self._pictures.place(found.source, found.path)
+        if found.how == AMBIGUOUS:
+            return Drop(reason="ambiguous_picture", message=f"{file} may be another's as well")
+        data = self._pictures.read(found.source, found.path)
         if hashlib.sha256(data).hexdigest() != found.sha256:
-            raise RunError(
-                f"{self._pictures.path(found.file)}: changed since it was looked at; run again"
-            )
+            raise RunError(f"{found.path}: changed since it was looked at; run again")
         pixels = decode(data)
         height, width = pixels.shape[:2]
         size = (row["width"], row["height"])
@@ -144,7 +142,7 @@ class AttachedWriter:
             if isinstance(made, Drop):
                 return made
             row = made
-        told = {"file": self._pictures.place(found.file), "sha256": found.sha256, "how": found.how,
+        told = {"file": file, "sha256": found.sha256, "how": found.how,
                 "colours": found.colours, **dataclasses.asdict(placement)}  # fmt: skip
         empty = {"by_hand": [], "review": review(State())}
         path = {"bytes": data, "path": row["source_path"]}
@@ -153,13 +151,11 @@ class AttachedWriter:
     def _manifest(self, folder: Path, files: dict[str, Any]) -> Manifest:
         """The manifest; writes the lists of what is left out."""
         before, number = self._dataset.manifest, self.reasons.total()
+        if number:
+            files[_DROPS] = describe_file(folder / _DROPS, before.files[_DROPS].rows + number)
         source = Store(self._dataset.path)
         for name in before.files.keys() - files.keys() - {PICTURES}:
             (folder / name).write_bytes(source.read(name))
-        if number:
-            drops = pa.concat_tables([self._dataset.drops().cast(DROPS_SCHEMA), *self._dropped])
-            pq.write_table(drops, folder / "drops.parquet", **PINNED)
-            files["drops.parquet"] = describe_file(folder / "drops.parquet", len(drops))
         kept = {name: each for name, each in before.files.items() if name != PICTURES}
         all_files = {**kept, **files}
         reasons = Counter(before.counts.drops)

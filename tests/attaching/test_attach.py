@@ -282,9 +282,13 @@ def test_a_run_that_was_stopped_ends_in_the_same_bytes(
     for number, image in enumerate([*images_of(built).values()][:4]):
         image.save(tmp_path / "mine" / f"{number}.jpg", quality=85)
     monkeypatch.setattr("glit.attaching.user_pictures._FILES_A_PART", 2)
-    glit.attach(published, [tmp_path / "mine"], tmp_path / "whole")
-    calls = 0
+    calls, reads = 0, []
     write, read = module.write_whole, UserPictures.read
+    monkeypatch.setattr(
+        UserPictures, "read", lambda self, *file: reads.append(file) or read(self, *file)
+    )
+    glit.attach(published, [tmp_path / "mine"], tmp_path / "whole")
+    all_reads = len(reads)
 
     def stops(table, path):
         nonlocal calls
@@ -299,12 +303,9 @@ def test_a_run_that_was_stopped_ends_in_the_same_bytes(
         with pytest.raises(Stopped):
             glit.attach(published, [tmp_path / "mine"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    read_again = []
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            UserPictures, "read", lambda self, file: read_again.append(file) or read(self, file)
-        )
-        glit.attach(published, [tmp_path / "mine"], tmp_path / "out")
+    reads.clear()
+    glit.attach(published, [tmp_path / "mine"], tmp_path / "out")
+    assert len(reads) == all_reads - 2 * (moment - 1)  # files of the parts that were kept
     for file in (tmp_path / "whole").rglob("*"):
         if file.is_file():
             other = tmp_path / "out" / file.relative_to(tmp_path / "whole")
@@ -333,6 +334,7 @@ def test_what_cannot_be_attached_is_refused(built, published, tmp_path):
     (tmp_path / "mine").mkdir()
     with pytest.raises(InputError, match="no picture files"):
         glit.attach(published, [tmp_path / "mine"], tmp_path / "out")
+    assert [each.name for each in tmp_path.iterdir()] == ["mine"]
     Image.new("RGB", (64, 64), "red").save(tmp_path / "mine" / "red.png")
     with pytest.raises(InputError, match="none of 1 files"):
         glit.attach(published, [tmp_path / "mine"], tmp_path / "out")
