@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.schema import META_TOKENIZER, is_readable
 from glit.dataset.columns import RowGroup
+from glit.dataset.footers import Footers
 from glit.dataset.manifest import read_manifest
 from glit.dataset.row import Row
 from glit.dataset.row_checks import check_row_groups, row_faults
@@ -64,12 +65,11 @@ class Dataset:
         """The dataset's manifest; docs/data-format.md lists its keys."""
         self.files: tuple[str, ...] = tuple(self._data_files())
         """Data files, relative to the dataset, in order."""
-        self._metadata: dict[str, pq.FileMetaData] = {}
-        for name in self.files:
-            self._metadata[name] = self._read_footer(name)
+        self._footers = Footers(self._read_footer)
         self.places: tuple[Place, ...] = tuple(
             Place(path=name, index=index, num_rows=footer.row_group(index).num_rows)
-            for name, footer in self._metadata.items()
+            for name in self.files
+            for footer in [self._checked_footer(name)]
             for index in range(footer.num_row_groups)
         )
         """Every row group, in the order of the rows."""
@@ -165,13 +165,15 @@ class Dataset:
 
     def first_rows(self) -> dict[str, int]:
         """The number of every data file's first row."""
-        sizes = [self._metadata[name].num_rows for name in self.files]
-        return dict(zip(self.files, accumulate(sizes, initial=0), strict=False))
+        sizes = dict.fromkeys(self.files, 0)
+        for place in self.places:
+            sizes[place.path] += place.num_rows
+        return dict(zip(self.files, accumulate(sizes.values(), initial=0), strict=False))
 
     def image_bytes(self, row_group: int) -> int:
         """The average size of an image in a row group, by the file's footer."""
         place = self.places[row_group]
-        group = self._metadata[place.path].row_group(place.index)
+        group = self._footers.get(place.path).row_group(place.index)
         columns = map(group.column, range(group.num_columns))
         stored = [c.total_uncompressed_size for c in columns if c.path_in_schema == "image.bytes"]
         return sum(stored) // max(place.num_rows, 1)
@@ -206,7 +208,7 @@ class Dataset:
     @property
     def schema(self) -> pa.Schema:
         """Columns and metadata of the data files."""
-        return next(iter(self._metadata.values())).schema.to_arrow_schema()
+        return self._footers.get(self.files[0]).schema.to_arrow_schema()
 
     @property
     def tokenizer(self) -> dict[str, Any]:
@@ -239,12 +241,16 @@ class Dataset:
         return [*named]
 
     def _read_footer(self, name: str) -> pq.FileMetaData:
+        with self._open(name) as file:
+            return file.metadata
+
+    def _checked_footer(self, name: str) -> pq.FileMetaData:
         try:
-            with self._open(name) as file:
-                if not is_readable(file.schema_arrow, self.manifest.schema_version):
-                    raise ValueError("its columns are not those of the schema")
-                check_row_groups(file.metadata)
-                return file.metadata
+            footer = self._footers.get(name)
+            if not is_readable(footer.schema.to_arrow_schema(), self.manifest.schema_version):
+                raise ValueError("its columns are not those of the schema")
+            check_row_groups(footer)
+            return footer
         except (OSError, ValueError, pa.ArrowException) as error:
             raise DatasetError(
                 f"{self.path}/{name}: not a readable Parquet file ({first_line(error)}); "
@@ -254,7 +260,8 @@ class Dataset:
     def _read(self, name: str, columns: list[str] | None, group: int | None) -> pa.Table:
         where = "" if group is None else f" row group {group}"
         try:
-            with self._open(name) as file:
+            footer = self._footers.get(name) if name in self._footers else None
+            with self._open(name, footer) as file:
                 if group is None:
                     table = file.read(columns=columns)
                 else:
@@ -264,7 +271,7 @@ class Dataset:
                 f"{self.path}/{name}:{where} cannot be read ({first_line(error)}); the file was "
                 "changed, cut short or removed: run 'glit verify', repair the dataset, then go on"
             ) from error
-        if name in self._metadata:
+        if footer is not None:
             for row, fault in row_faults(table):
                 raise DatasetError(
                     f"{self.path}/{name}:{where} row {row}: {fault}; run 'glit verify', repair the "
@@ -272,12 +279,12 @@ class Dataset:
                 )
         return table
 
-    def _open(self, name: str) -> pq.ParquetFile:
+    def _open(self, name: str, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
         local = self._store.is_local
         file = self._store.for_arrow(name)
         if local and not os.path.isfile(file):
             raise OSError(f"{name} is no regular file")
-        return BoundedParquet(file, metadata=self._metadata.get(name), pre_buffer=not local)
+        return BoundedParquet(file, metadata=footer, pre_buffer=not local)
 
 
 class HasRowGroups(Protocol):

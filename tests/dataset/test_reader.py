@@ -179,6 +179,19 @@ def test_a_shard_lost_after_it_was_opened(make_dataset) -> None:
         dataset[0]
 
 
+def test_a_footer_that_is_read_again_is_that_of_before(make_dataset, monkeypatch) -> None:
+    monkeypatch.setattr("glit.dataset.footers._MOST", 1)
+    folder = make_dataset(40, rows_per_file=10)
+    dataset = Dataset(folder)
+    ids = [row.sample_id for row in dataset]
+    assert [dataset[number].sample_id for number in reversed(range(40))] == ids[::-1]
+    first, second, *_ = sorted((folder / "data").iterdir())
+    dataset = Dataset(folder)
+    shutil.copy(first, second)
+    with pytest.raises(DatasetError, match="00001-of-00004.*changed since it was opened"):
+        dataset[15]
+
+
 def test_a_dataset_in_another_file_system(built) -> None:
     """Any address that fsspec knows; here one in memory."""
     import fsspec
