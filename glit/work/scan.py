@@ -135,7 +135,7 @@ def gathered(
     """
     with (
         tempfile.TemporaryDirectory(dir=folder) as within,
-        spilling(within, memory="256MB") as connection,
+        spilling(within, memory="128MB") as connection,
     ):
         unsorted = Path(within) / "unsorted.parquet"
         total = _write_batches(found, unsorted, stems=bool(num_beside))
