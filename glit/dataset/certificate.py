@@ -285,7 +285,17 @@ def _opinions(key: UInt64[np.ndarray, " n"], judged: Judged, of: Kind) -> Float[
 
 
 def make_plan(items: Items, claim: Claim, *, judged: Judged | None = None) -> AuditPlan:
-    """The plan for a claim: how many verdicts are wanted, and of which parts."""
+    """The plan for a claim: how many verdicts are wanted, and of which parts.
+
+    Raises:
+        InputError: so few verdicts cannot prove it.
+    """
+    fewest = fewest_verdicts(error=claim.error, alpha=claim.alpha, items=len(items))
+    if claim.part == "all" and 0 < claim.verdicts < fewest:
+        raise InputError(
+            f"--num {claim.verdicts}: a claim of {claim.error:g} with confidence "
+            f"{claim.confidence:g} wants {fewest} verdicts at the least, all of them right"
+        )
     found = needed(
         items.population, error=claim.error, alpha=1 - claim.confidence, verdicts=claim.verdicts
     )
@@ -403,7 +413,8 @@ def not_proved(items: Items, record: Record, finding: AuditFinding) -> str:
     plan, first = record.plan, finding.tested[0]
     claim = plan.claim
     said = f"{first.wrong} of {first.judged} {claim.of} judged are wrong"
-    fewest = fewest_verdicts(error=claim.error, alpha=claim.alpha)
+    of_part = int((items.population.predicted <= first.part.most_predicted).sum())
+    fewest = fewest_verdicts(error=claim.error, alpha=claim.alpha, items=of_part)
     if first.judged < fewest:
         return (
             f"{said}; a claim of {claim.error:g} with confidence {claim.confidence:g} wants "

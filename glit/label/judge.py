@@ -107,7 +107,7 @@ def judge(
     Raises:
         InputError: the file is of another dataset, model or prompt; it cannot be written;
             another process writes into it.
-        RunError: the model answers always the same.
+        RunError: the model answers always the same, or gives no usable answer.
     """
     items = items_of(dataset, claim)
     order = items.population.order(seed=claim.seed, num=min(most or len(items), len(items)))
@@ -129,6 +129,11 @@ def judge(
                 continue
             asked += 1
             append(lines.line_of(opinion))
+    if failed and not asked:
+        raise RunError(
+            f"{judging.model}: gave no usable answer to {failed} questions; it has to answer with "
+            "JSON about two pictures: try caption.structured=true, or a larger caption.max_tokens"
+        )
     judged = read_judged(output)
     if judged.fault:
         raise RunError(f"{output}: {judged.fault}; it cannot judge these {claim.of}")

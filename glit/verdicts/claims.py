@@ -162,9 +162,22 @@ def growing_parts(
     return tuple(found)
 
 
-def fewest_verdicts(*, error: float, alpha: float) -> int:
-    """Return the least number of verdicts that can prove a claim: all of them right."""
-    return math.ceil(math.log(alpha) / math.log1p(-error))
+def fewest_verdicts(*, error: float, alpha: float, items: int | None = None) -> int:
+    """Return the least number of verdicts that can prove a claim: all of them right.
+
+    Args:
+        error: what is claimed.
+        alpha: 1 minus the confidence.
+        items: their number, of which a share is judged; None if they are beyond number.
+    """
+    most = math.ceil(math.log(alpha) / math.log1p(-error))
+    if items is None:
+        return most
+    right = items - math.floor(error * items + 1e-9) - 1  # at most, if the claim is false
+    drawn = np.arange(min(most, max(right, 0)))
+    log_chance = np.cumsum(np.log((right - drawn) / (items - drawn)))  # that all drawn are right
+    proved = np.flatnonzero(log_chance <= math.log(alpha) + 1e-12)
+    return int(proved[0]) + 1 if len(proved) else len(drawn) + (right < most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

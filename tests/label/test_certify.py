@@ -65,7 +65,10 @@ def test_from_the_plan_to_a_certified_dataset(scenes, tmp_path, run_glit):
     assert planned.code == 0 and "plan to judge 150 of " in planned.output
     assert f"glit pairs label {path} --verdicts {file}" in planned.output
     early = run_glit(*certify, "-o", tmp_path / "early")
-    assert early.code == 2 and "wants 29 verdicts at the least" in early.errors
+    assert early.code == 2 and "verdicts at the least" in early.errors
+    few = run_glit("pairs", "certify", path, "--verdicts", tmp_path / "few.jsonl", "--num", "5")
+    assert few.code == 2 and "--num 5: a claim of 0.05" in few.errors
+    assert not (tmp_path / "few.jsonl").exists()
     judge(dataset, right, file, num=150)
     told = run_glit(*certify, "--json")
     found = json.loads(told.output)["certificate"]
@@ -219,7 +222,7 @@ def test_other_pairs_void_it_aloud(certified, tmp_path, run_glit):
 def test_verdicts_of_another_dataset_or_plan_are_refused(scenes, certified, tmp_path):
     dataset, right = scenes
     file = tmp_path / "v.jsonl"
-    glit.certify(dataset.path, file, num=40, where="width > 0")
+    glit.certify(dataset.path, file, num=60, where="width > 0")
     judge(dataset, right, file, num=3)
     with pytest.raises(InputError, match=r"its plan has error 0\.05, not 0\.2"):
         glit.certify(dataset.path, file, error=0.2)

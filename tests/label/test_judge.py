@@ -149,6 +149,13 @@ def test_answers_that_are_none_are_asked_again(built, tmp_path, dataset):
         glit.certify(built, tmp_path / "v.jsonl", judged=judged)
 
 
+def test_a_judge_without_a_usable_answer_ends_with_its_cause(built, tmp_path):
+    with Witness(set()) as server:
+        server.answers = [ok("I cannot say.") for _ in range(8)]
+        with pytest.raises(RunError, match=r"witness: gave no usable .* caption.max_tokens"):
+            glit.judge(built, tmp_path / "judged.jsonl", settings=settings(server), num=4)
+
+
 def test_repairs_are_taken_when_people_have_proved_them(built, dataset, tmp_path, run_glit):
     judged, file, made = tmp_path / "judged.jsonl", tmp_path / "v.jsonl", tmp_path / "made"
     wrong = set(texts(dataset)[::4])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from math import comb
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from glit.verdicts.bets import log_wealth
 from glit.verdicts.claims import (
     bounds,
     exact_at_most,
+    fewest_verdicts,
     growing_parts,
     largest_part,
     needed,
@@ -156,3 +158,15 @@ def test_kappa_is_agreement_beyond_chance():
     assert cohens_kappa(["yes", "no"], ["no", "yes"]) == -1
     assert cohens_kappa(["yes"] * 3, ["yes"] * 3) == 1
     assert math.isnan(cohens_kappa([], []))
+
+
+@pytest.mark.parametrize("error", [0.001, 0.01, 0.05, 0.1, 0.3])
+@pytest.mark.parametrize("items", [1, 2, 5, 20, 70, 300])
+def test_the_fewest_verdicts_are_those_of_a_draw_without_replacement(items, error):
+    wrong = int(error * items + 1e-9) + 1  # if the claim is false
+    all_right = [comb(items - wrong, num) / comb(items, num) for num in range(items + 1)]
+    by_hand = next(num for num, chance in enumerate(all_right) if chance <= 0.05)
+    assert fewest_verdicts(error=error, alpha=0.05, items=items) == by_hand
+    assert fewest_verdicts(error=error, alpha=0.05, items=10**8) == fewest_verdicts(
+        error=error, alpha=0.05
+    )
