@@ -28,6 +28,9 @@ _YOLO_NAMES = ("*.yaml", "*.yml", "classes.txt")
 """Files with the names of classes."""
 _METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 """Names of the file that an image folder of the library ``datasets`` has."""
+_ANNOTATIONS = (".json", ".jsonl", ".csv", ".tsv", ".xml", ".parquet")
+_MOST_FILES = 16
+"""More files than this lie beside the pictures they are about."""
 _UNTOLD = (OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException)
 """Errors of a file that is none of the formats."""
 
@@ -56,7 +59,10 @@ def format_of(path: Path, given: str | None) -> tuple[str, Path]:
         return given, path
     if path.is_dir():
         metadata = next((path / n for n in _METADATA if (path / n).is_file()), None)
-        return ("captions", metadata) if metadata else (_of_folder(path), path)
+        if metadata:
+            return "captions", metadata
+        found = _of_folder(path)
+        return (found, path) if found != "images" else _annotations_in(path)
     why = ""
     try:
         if found := _of_file(path):
@@ -94,6 +100,26 @@ def _of_folder(path: Path) -> str:
         if found in ("grit", "finehard", "hf") or is_table:
             return found
     return "images"
+
+
+def _annotations_in(folder: Path) -> tuple[str, Path]:
+    """The one file of annotations in a folder of pictures, or else the pictures."""
+    files = sorted(each for each in folder.iterdir() if each.suffix.lower() in _ANNOTATIONS)
+    found = []
+    for file in files if len(files) <= _MOST_FILES else ():
+        try:
+            name = _of_file(file)
+        except _UNTOLD:
+            continue
+        if name not in ("", "images"):
+            found.append((name, file))
+    if len(found) > 1:
+        held = ", ".join(f"{file.name} ({name})" for name, file in found)
+        raise InputError(
+            f"{folder}: holds {held}; name one of these files, or --format images for the "
+            "pictures alone"
+        )
+    return found[0] if found else ("images", folder)
 
 
 def _is_table(folder: Path, file: Path | None) -> bool:

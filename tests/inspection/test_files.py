@@ -289,6 +289,20 @@ def test_the_format_is_told_by_the_content(tmp_path, text, form):
     assert format_of(tmp_path / "a.json", None) == (form, tmp_path / "a.json")
 
 
+def test_annotations_among_pictures_are_looked_at(images, tmp_path):
+    folder = tmp_path / "folder"
+    shutil.copytree(images, folder / "images")
+    assert format_of(folder, None) == ("images", folder)
+    told = {"filename": "images/0.png", "grounding": {"caption": "A cup.", "regions": []}}
+    (folder / "all.jsonl").write_text(json.dumps(told))
+    assert format_of(folder, None) == ("odvg", folder / "all.jsonl")
+    (folder / "notes.json").write_text("{}")
+    (folder / "more.csv").write_text("path,caption\nimages/0.png,A cup.\n")
+    with pytest.raises(InputError, match=r"all.jsonl \(odvg\), more.csv \(captions\); name one"):
+        format_of(folder, None)
+    assert format_of(folder, "images") == ("images", folder)
+
+
 def test_boxes_of_tools_are_looked_at(images, tmp_path):
     (tmp_path / "labels").mkdir()
     (tmp_path / "labels" / "0.txt").write_text("0 0.5 0.5 0.2 0.2\n0 0.9 0.5 0.5 0.2\n")

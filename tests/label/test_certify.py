@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from huggingface_hub import snapshot_download
 
 import glit
 from glit.dataset.certificate import items_of
@@ -19,21 +20,28 @@ from glit.errors import DatasetError, InputError
 from glit.label.audit_server import AuditQuestions
 from glit.label.server import LabelSite
 from glit.runtime.local_server import address_of, loopback_server
-from glit.scenes import write_scenes
 from glit.verdicts.record import Said, append, read_audit
 from tools.measure.judged_pairs import judged
 
 
+def how_to() -> list[list[str]]:
+    """The page's commands from scenes to a fetched dataset."""
+    page = (Path(__file__).parents[2] / "docs" / "certify.md").read_text(encoding="utf-8")
+    first, second = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)[:2]
+    lines = (first + second).replace("OWNER/NAME", "me/certified").splitlines()
+    return [shlex.split(line, comments=True) for line in lines]
+
+
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory):
-    """Eighty hard scenes as a dataset with probabilities, and whether each pair is right."""
+def scenes(tmp_path_factory, warm_glit):
+    """Eighty hard scenes as a dataset with probabilities, and whether each pair is right; by the
+    first commands of the page."""
     folder = tmp_path_factory.mktemp("certified")
-    write_scenes(folder, num=80, seed=1_000_300, level="hard")
-    dataset = glit.build(
-        folder / "images", folder / "dataset", recipe="glit-mini", executor="local", quiet=True,
-        captions=folder / "captions.jsonl",
-    )  # fmt: skip
-    truth = judged(dataset, folder / "ground_truth.parquet")
+    draw, build = how_to()[:2]
+    warm_glit.said(draw[1:], folder)
+    warm_glit.said([*build[1:], "--executor", "local"], folder)
+    dataset = glit.open_dataset(folder / "dataset")
+    truth = judged(dataset, folder / "scenes" / "ground_truth.parquet")
     right = {
         row.sample_id: known.right
         for row, known in zip(dataset.rows(images=False), truth, strict=True)
@@ -100,26 +108,30 @@ def test_the_page_from_a_build_to_the_hub(scenes, tmp_path, run_glit, hub, monke
     dataset, right = scenes
     monkeypatch.chdir(tmp_path)
     shutil.copytree(dataset.path, "dataset")
-    page = (Path(__file__).parents[2] / "docs" / "certify.md").read_text(encoding="utf-8")
-    first, second = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)[:2]
     ran = []
-    for line in (first + second).replace("OWNER/NAME", "me/certified").splitlines():
-        words = shlex.split(line, comments=True)
-        if words[2] == "label":
+    for program, *words in how_to()[2:]:
+        if words[:2] == ["pairs", "label"]:
             judge_on_the_page(dataset, right, Path(words[words.index("--verdicts") + 1]))
-            continue
-        options = ["--error", "0.4"] if not ran else []
-        done = run_glit(*words[1:], *options)
-        assert done.code == 0, (line, done.errors)
-        ran.append(" ".join(words[1:3]))
-    assert ran == [*["pairs certify"] * 3, "verify certified/", "push certified/"] + 2 * [
-        "pairs certify"
-    ]
+        elif program == "hf":
+            snapshot_download(
+                words[1], repo_type="dataset", local_dir=words[-1], endpoint=hub.address
+            )
+        else:
+            done = run_glit(*words)
+            assert done.code == 0, (words, done.errors)
+        ran.append(" ".join([program, *words[:2]]))
+    assert ran == [
+        "glit pairs certify", "glit pairs label", "glit pairs certify", "glit pairs certify",
+        "glit verify certified/",
+        "glit pairs certify", "glit pairs label", "glit pairs certify",
+        "glit verify certified-part/", "glit push certified-part/", "hf download me/certified",
+        "glit verify fetched/",
+    ]  # fmt: skip
+    (said,) = glit.open_dataset("fetched").manifest.certificates
+    assert said == glit.open_dataset("certified-part").manifest.certificates[0]
+    assert said.judges == ("ann",) and said.judged > 0 and said.min_probability
     there = "hf://datasets/me/certified"
     assert run_glit("verify", there).code == 0
-    (said,) = glit.open_dataset(there).manifest.certificates
-    assert said == glit.open_dataset("certified").manifest.certificates[0]
-    assert said.judges == ("ann",) and said.judged > 0
     hub.repositories["me/certified"].files["verdicts-pairs.jsonl"] += b"{}"
     assert run_glit("verify", there).code == 1
 
