@@ -124,7 +124,10 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(404, {"error": "Repository not found"}, X_Error_Code="RepoNotFound")
             return
         what, rest = (parts[2] if len(parts) > 2 else ""), parts[3:]
-        if what in ("revision", "tree", "resolve", "paths-info") and rest[0] not in ("main", "0" * 40):
+        if what in ("revision", "tree", "resolve", "paths-info") and rest[0] not in (
+            "main",
+            "0" * 40,
+        ):
             self.answer(404, {"error": "Invalid rev"}, X_Error_Code="RevisionNotFound")
         elif self.command == "POST" and what != "paths-info" and not self.writes(name):
             self.answer(403, {"error": "Forbidden"}, X_Error_Message="Forbidden")

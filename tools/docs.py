@@ -354,7 +354,7 @@ def _region_formats() -> Iterator[str]:
 EXIT_CODES = {
     0: "The command did what it was asked.",
     1: "The run failed; or a check found something: `verify` a breach, `doctor` a build that would"
-    " fail, `view A B` a difference, `overlap` an image of the list.",
+    " fail, `view A B` a difference, `overlap` an image of the list, `audit` an error.",
     2: "The command, the recipe or the input is wrong, and you can fix it; also a missing package"
     " or model.",
     130: "Ctrl-C, `--max-hours` or `--max-tokens` stopped the command. Run it again; `glit train`"

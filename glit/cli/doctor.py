@@ -77,12 +77,12 @@ def doctor_command(
 
 
 def _rates(given: list[str] | None) -> dict[str, float]:
-    """Stages and samples a second, ``caption=12``."""
+    """Stages and samples a second, ``caption=12`` or ``caption=12/s``."""
     found = {}
     for each in given or ():
         name, _, rate = each.partition("=")
         try:
-            found[name] = float(rate)
+            found[name] = float(rate.removesuffix("/s"))
         except ValueError:
             raise UserError(f"--rate {each}: want STAGE=SAMPLES_PER_SECOND") from None
     return found

@@ -99,6 +99,7 @@ def test_what_cannot_be_is_refused_in_a_line(pilot, monkeypatch, run_glit):
         ["-n", "many"],
         ["-n", "5kB"],
         ["-n", "1k", "--rate", "caption"],
+        ["-n", "1k", "--rate", "caption=12/h"],
         ["-n", "1k", "--gpus", "-1"],
     ):
         assert run_glit("estimate", pilot, *wrong).code == 2

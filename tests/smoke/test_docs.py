@@ -220,10 +220,12 @@ def test_the_how_tos_run(tmp_path, glit):
     with small_hub() as hub:
         account = {"HF_ENDPOINT": hub.address, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1",
                    "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "hf-home")}  # fmt: skip
-        for name in ("captions", "regions", "curate", "look", "share", "storage"):
+        for name in ("captions", "regions", "curate", "look", "share", "storage", "scale"):
             run_page(DOCS / f"{name}.md", tmp_path, glit, account)
         assert hub.repositories["me/best"].private
     assert (tmp_path / "with-captions" / "manifest.json").is_file()
+    lines = [json.loads(line) for line in (tmp_path / "build.jsonl").read_text().splitlines()]
+    assert lines[-1]["event"] == "end" and lines[-1]["error"] is None
 
 
 @pytest.mark.slow
