@@ -298,6 +298,18 @@ def hf_feature(kind: pa.DataType) -> Any:
     return {"dtype": names.get(kind, str(kind)), "_type": "Value"}
 
 
+def is_column_type(kind: pa.DataType) -> bool:
+    """Return whether a column that a stage adds may have an Arrow type: text, bool, whole numbers,
+    numbers of 32 and 64 bits, lists and structs of these."""
+    if pa.types.is_list(kind):
+        return is_column_type(kind.value_type)
+    if pa.types.is_struct(kind):
+        return all(is_column_type(field.type) for field in kind)
+    return kind in (pa.string(), pa.bool_(), pa.float32(), pa.float64()) or pa.types.is_integer(
+        kind
+    )
+
+
 def arrow_type(feature: Any) -> pa.DataType:
     """The Arrow type for a feature of the ``datasets`` library; the reverse of
     :func:`hf_feature`.

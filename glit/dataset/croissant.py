@@ -86,11 +86,12 @@ _CONTEXT: dict[str, Any] = {
 _TYPES = {
     "string": "sc:Text",
     "bool": "sc:Boolean",
-    "int32": "cr:Int32",
+    **{f"int{bits}": f"cr:Int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"cr:UInt{bits}" for bits in (8, 16, 32, 64)},
     "float": "cr:Float32",
-    "int64": "cr:Int64",
     "double": "cr:Float64",
 }
+"""Of all that :func:`glit.data.schema.is_column_type` takes."""
 _ABOUT = {
     "sample_id": "SHA-256 of the image file, hex",
     "image": "The image as it was ingested",

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from glit.data.schema import DATASET_SCHEMA, Columns
+from glit.data.schema import DATASET_SCHEMA, Columns, is_column_type
 from glit.errors import RecipeError
 from glit.models.weights import is_here, is_mini
 from glit.stages.base import Stage, Step, TableStep
@@ -135,10 +135,16 @@ def make_flow(steps: Sequence[type[Step]]) -> Flow:
 
 
 def _check_columns(flow: Flow) -> None:
-    """Refuse a column of the dataset that two stages add, unless the later one extends it."""
+    """Refuse a column that two stages add, unless the later one extends it, and of a type that
+    datasets do not have."""
     seen = {field.name: field.type for field in DATASET_SCHEMA}
     for stage in flow.stages.values():
         for name, kind in stage.dataset_columns:
             if name in seen and (name not in stage.extends or seen[name] != kind):
                 raise RecipeError(f"two stages add the column {name!r} to the dataset; rename one")
+            if not is_column_type(kind):
+                raise RecipeError(
+                    f"[{stage.name}] adds the column {name!r} as {kind}; want text, bool, numbers "
+                    "but half precision, or lists and structs of these"
+                )
             seen[name] = kind

@@ -76,7 +76,7 @@ class Words(Stage):
 
     name, version, config = "words", 1, WordsConfig
     reads, makes = ("caption",), ("words",)
-    columns = dataset_columns = (("words", pa.int32()),)
+    columns = dataset_columns = (("words", pa.int16()),)
     title = "Words"
 
     @classmethod
@@ -260,6 +260,11 @@ class _Twice(Words):
     name, makes = "again", ("again",)
 
 
+class _Half(Words):
+    name, makes = "half", ("half",)
+    columns = dataset_columns = (("half", pa.list_(pa.float16())),)
+
+
 @pytest.mark.parametrize(
     ("step", "message"),
     [
@@ -269,6 +274,7 @@ class _Twice(Words):
         ),
         (_Replaces, r"\[replaces\] makes 'caption', which caption has made, without reading it"),
         (stages.CaptionStage, r"\[caption\]: two steps of the flow have this name"),
+        (_Half, r"\[half\] adds the column 'half' as list<item: halffloat>; want text"),
         (_Twice, "two stages add the column 'words' to the dataset"),
     ],
 )
