@@ -265,6 +265,18 @@ def test_a_matcher_that_cannot_is_refused_before_any_work(scenes, tmp_path, monk
     assert load_recipe("mini", overrides=["score.crop=dense"]).score.crop == "dense"
 
 
+def test_the_limits_of_a_plugins_table_hold(tmp_path):
+    limits = "least: int = limited(0, least=0, most=9)"
+    text = FILTER.replace("least: int = 0", limits)
+    written(tmp_path, f"from glit.plain import limited\n{text}")
+    load(["nothing_filter.py"], folder=tmp_path)
+    on = "nothing.enabled=true"
+    for value in (-1, 10):
+        with pytest.raises(RecipeError, match=rf"^\[nothing\] least: found {value}, want 0 to 9$"):
+            load_recipe("mini", overrides=[on, f"nothing.least={value}"])
+    assert load_recipe("mini", overrides=[on, "nothing.least=9"]).nothing.least == 9
+
+
 # the package that docs/extend.md shows, installed as a user would
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from glit.data.records import Box, Drop, Region
+from glit.plain import limited
 from glit.published.files import annotated
 from glit.rules.protocol import Values
 from glit.stages.base import Stage
@@ -21,7 +22,7 @@ class LightConfig:
 
     enabled: bool = False
     """Whether dark images are dropped."""
-    least: float = 40.0
+    least: float = limited(40.0, least=0, most=255)
     """Smallest allowed mean of all pixels, 0 to 255."""
 
 
@@ -98,7 +99,7 @@ def _units(vectors):
 class Lead:
     """argmax, without pairs whose region is hardly more similar than the whole image."""
 
-    lead: float = 0.02
+    lead: float = limited(0.02, least=0, most=2)
     """Smallest allowed difference of the two cosines; a key of [pair]."""
 
     def __call__(self, scores, regions):
