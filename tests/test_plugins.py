@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import json
 import os
 import pickle
@@ -18,8 +20,10 @@ import glit as api
 from glit import stages
 from glit.backends.grounders import GROUNDERS
 from glit.backends.matchers import MATCHERS
-from glit.errors import MissingPluginError, RecipeError
+from glit.errors import InputError, MissingPluginError, RecipeError
+from glit.exporters import EXPORTERS
 from glit.planning.recipe import load_recipe
+from glit.published import FORMATS
 from glit.recipes import plugins, trust
 from glit.recipes.plugins import VARIABLE, load, plugin_of, require_loaded
 from glit.recipes.toml_tables import trusted_tables
@@ -84,7 +88,9 @@ def _as_before(monkeypatch):
     """What a test loads is gone after it."""
     monkeypatch.setattr(plugins, "_loaded", {})
     monkeypatch.setattr(stages, "FLOW", stages.FLOW)
-    with patch.dict(MATCHERS), patch.dict(GROUNDERS):
+    with contextlib.ExitStack() as restored:
+        for registry in (MATCHERS, GROUNDERS, EXPORTERS, FORMATS):
+            restored.enter_context(patch.dict(registry))
         yield
     for name in [name for name in sys.modules if name.startswith(("glit_plugin_", "my_part"))]:
         del sys.modules[name]
@@ -275,6 +281,50 @@ def test_the_limits_of_a_plugins_table_hold(tmp_path):
         with pytest.raises(RecipeError, match=rf"^\[nothing\] least: found {value}, want 0 to 9$"):
             load_recipe("mini", overrides=[on, f"nothing.least={value}"])
     assert load_recipe("mini", overrides=[on, "nothing.least=9"]).nothing.least == 9
+
+
+FORMATS_OF_TWO = """
+from glit import extend
+from glit.published.files import annotated
+
+def write(dataset, folder, report):
+    (folder / "names.txt").write_text("".join(f"{row.source_path}\\n" for row in dataset))
+
+def read(annotations, images, split):
+    for line in annotations.read_text().splitlines():
+        yield annotated(images / line, ["A scene."])
+
+extend.add_exporter("names", write)
+extend.add_reader("names", read)
+"""
+
+
+def test_functions_of_the_library_load_plugins(scenes, built, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="--to names: no such format; [^;]*$"):
+        api.export(built, to="names", output=tmp_path / "names")
+    (tmp_path / "names_formats.py").write_text(FORMATS_OF_TWO)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "names_formats.py"))
+    api.export(built, to="names", output=tmp_path / "names")
+    names = tmp_path / "names" / "names.txt"
+    assert "000003.png" in names.read_text().split()
+    report = api.audit(names, format="names", images=scenes / "images")
+    assert report.images == 24
+    public = {name: getattr(api, name) for name in api.__all__ if name != "load_recipe"}
+    functions = {name: each for name, each in public.items() if inspect.isfunction(each)}
+    assert len(functions) > 20
+    assert [name for name, each in functions.items() if not hasattr(each, "__wrapped__")] == []
+
+
+def test_a_format_of_a_plugin_that_is_away_names_it(built_copy, tmp_path):
+    manifest = json.loads((built_copy / "manifest.json").read_text())
+    recorded = {"name": "my_pkg.parts", "package": "my-pkg", "version": "1.2", "sha256": "0" * 64}
+    manifest["recipe"]["plugins"] = [recorded]
+    (built_copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(
+        InputError, match="--to names: no such format; .*; .* was made with the plugin my_pkg.parts"
+        " of my-pkg 1.2, which is not loaded here; install my-pkg and set GLIT_PLUGINS=my_pkg.parts"
+    ):  # fmt: skip
+        api.export(built_copy, to="names", output=tmp_path / "names")
 
 
 # the package that docs/extend.md shows, installed as a user would
