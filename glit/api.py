@@ -1,17 +1,19 @@
 """The Python API: the functions that ``import glit`` offers; see docs/library.md.
 
 Every function takes and returns plain things; models and engines are imported when they are needed.
+Every function first loads the plugins of ``GLIT_PLUGINS`` and of installed packages.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from glit.attaching.attach import Attached
@@ -38,8 +40,24 @@ if TYPE_CHECKING:
     from glit.work.timeline import Timeline
 
 PathLike = str | os.PathLike[str]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
+def _with_plugins(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function, which first loads plugins: it may look up their parts by name."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        from glit.recipes.plugins import load_installed
+
+        load_installed()
+        return function(*args, **kwargs)
+
+    return run
+
+
+@_with_plugins
 def build(
     images: PathLike,
     output: PathLike,
@@ -142,6 +160,7 @@ def build(
     return open_dataset(output)
 
 
+@_with_plugins
 def add(
     dataset: PathLike,
     *,
@@ -185,6 +204,7 @@ def add(
     return open_dataset(dataset)
 
 
+@_with_plugins
 def retry(
     dataset: PathLike,
     *,
@@ -266,6 +286,7 @@ def _at_work(
         yield runner, shown
 
 
+@_with_plugins
 def status(dataset: PathLike) -> dict[str, Any]:
     """Return the progress of a dataset's build per stage: done, pending and dropped.
 
@@ -277,6 +298,7 @@ def status(dataset: PathLike) -> dict[str, Any]:
     return look(os.fspath(dataset))
 
 
+@_with_plugins
 def unfinished_build(dataset: PathLike) -> UnfinishedBuild | None:
     """The build there, if it has no finished dataset yet: what it has dropped so far."""
     from glit.pipeline.status import unfinished_build as look
@@ -284,6 +306,7 @@ def unfinished_build(dataset: PathLike) -> UnfinishedBuild | None:
     return look(os.fspath(dataset))
 
 
+@_with_plugins
 def timelines(dataset: PathLike) -> list[Timeline]:
     """When each stage was at work, by run; the last run last."""
     from glit.storage.store import Store
@@ -292,6 +315,7 @@ def timelines(dataset: PathLike) -> list[Timeline]:
     return read_timelines(Store(dataset).below("work"))
 
 
+@_with_plugins
 def estimate(
     dataset: PathLike,
     *,
@@ -322,6 +346,7 @@ def estimate(
     return run(os.fspath(dataset), images=images, machines=machines, price=price, rates=rates)
 
 
+@_with_plugins
 def clean(dataset: PathLike) -> int:
     """Remove the work folder of a finished dataset; return the bytes freed.
 
@@ -333,6 +358,7 @@ def clean(dataset: PathLike) -> int:
     return remove(os.fspath(dataset))
 
 
+@_with_plugins
 def lock(recipe: str, *, settings: Sequence[str] = ()) -> tuple[Path, Mapping[str, Resolved]]:
     """Record the models of a recipe on this machine, for ``build(..., locked=True)``.
 
@@ -359,6 +385,7 @@ def lock(recipe: str, *, settings: Sequence[str] = ()) -> tuple[Path, Mapping[st
     return path, models
 
 
+@_with_plugins
 def open_dataset(dataset: PathLike, *, image_root: PathLike = "") -> Dataset:
     """Open a finished dataset: ``len``, rows by number, iteration, Arrow tables.
 
@@ -375,6 +402,7 @@ def open_dataset(dataset: PathLike, *, image_root: PathLike = "") -> Dataset:
     return Dataset(dataset, image_root=os.fspath(image_root))
 
 
+@_with_plugins
 def export(
     dataset: PathLike,
     *,
@@ -418,6 +446,7 @@ def export(
     )  # fmt: skip
 
 
+@_with_plugins
 def attach(
     dataset: PathLike,
     images: Sequence[PathLike],
@@ -448,6 +477,7 @@ def attach(
     return write(open_dataset(dataset), folders, local_folder(output), progress or null_progress())
 
 
+@_with_plugins
 def push(
     dataset: PathLike,
     repository: str,
@@ -498,6 +528,7 @@ def push(
         return upload(without, repository, told, **rest)
 
 
+@_with_plugins
 def verify(dataset: PathLike) -> list[str]:
     """Check the data format's promises; return one line per breach, or an empty list.
 
@@ -509,6 +540,7 @@ def verify(dataset: PathLike) -> list[str]:
     return list(check(os.fspath(dataset)))
 
 
+@_with_plugins
 def audit(
     what: PathLike,
     *,
@@ -561,6 +593,7 @@ def audit(
     return report
 
 
+@_with_plugins
 def statistics(
     captions: PathLike, *, kind: str = "glit", split: str | None = None, tokenizer: str = ""
 ) -> Statistics:
@@ -593,6 +626,7 @@ def statistics(
     return annotation_statistics(Path(captions), kind, split=split, tokenizer=counting)
 
 
+@_with_plugins
 def pair(
     dataset: PathLike,
     output: PathLike,
@@ -628,6 +662,7 @@ def pair(
     return open_dataset(folder)
 
 
+@_with_plugins
 def select(
     dataset: PathLike,
     output: PathLike,
@@ -665,6 +700,7 @@ def select(
     return _select(dataset, output, choice, progress)[""]
 
 
+@_with_plugins
 def split(
     dataset: PathLike,
     output: PathLike,
@@ -724,6 +760,7 @@ def _select(
     return {part: open_dataset(folder / part) for part in parts}
 
 
+@_with_plugins
 def merge(
     datasets: Sequence[PathLike], output: PathLike, *, progress: StageProgress | None = None
 ) -> Dataset:
@@ -746,6 +783,7 @@ def merge(
     return open_dataset(folder)
 
 
+@_with_plugins
 def apply_corrections(
     dataset: PathLike,
     output: PathLike,
@@ -788,6 +826,7 @@ def apply_corrections(
     )  # fmt: skip
 
 
+@_with_plugins
 def references(
     images: PathLike,
     output: PathLike,
@@ -824,6 +863,7 @@ def references(
     return write_references(wanted, local_file(output), progress or null_progress(), model=model)
 
 
+@_with_plugins
 def overlap(
     dataset: PathLike,
     references: PathLike,
@@ -883,6 +923,7 @@ def overlap(
     return found
 
 
+@_with_plugins
 def diff(a: PathLike, b: PathLike) -> dict[str, Any]:
     """Compare two finished datasets: images, settings, and regions of sentences.
 
@@ -898,6 +939,7 @@ def diff(a: PathLike, b: PathLike) -> dict[str, Any]:
     return difference(open_dataset(a), open_dataset(b))
 
 
+@_with_plugins
 def calibrate(
     dataset: PathLike,
     verdicts: PathLike,
@@ -929,6 +971,7 @@ def calibrate(
     return fit(opened, read_verdicts(verdicts), config)
 
 
+@_with_plugins
 def certify(
     dataset: PathLike,
     verdicts: PathLike | Sequence[PathLike],
@@ -991,6 +1034,7 @@ def certify(
     )  # fmt: skip
 
 
+@_with_plugins
 def judge(
     dataset: PathLike,
     judged: PathLike,
@@ -1026,6 +1070,7 @@ def judge(
     )  # fmt: skip
 
 
+@_with_plugins
 def train(
     dataset: PathLike,
     run: PathLike,
@@ -1067,6 +1112,7 @@ def train(
     )  # fmt: skip
 
 
+@_with_plugins
 def evaluate(
     task: str,
     models: str | Sequence[str],

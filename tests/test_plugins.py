@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import json
 import os
 import pickle
@@ -9,13 +11,19 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
-from building import tiny_clip
+from building import Counting, data_bytes, run_build, tiny_clip, with_captions_beside
 
+import glit as api
 from glit import stages
-from glit.errors import MissingPluginError, RecipeError
+from glit.backends.grounders import GROUNDERS
+from glit.backends.matchers import MATCHERS
+from glit.errors import InputError, MissingPluginError, RecipeError
+from glit.exporters import EXPORTERS
 from glit.planning.recipe import load_recipe
+from glit.published import FORMATS
 from glit.recipes import plugins, trust
 from glit.recipes.plugins import VARIABLE, load, plugin_of, require_loaded
 from glit.recipes.toml_tables import trusted_tables
@@ -46,12 +54,44 @@ extend.add_stage(Nothing, before="caption")
 """
 
 
+WEIGHTLESS = """
+import numpy as np
+from glit import extend
+from glit.backends.base import Backend
+from glit.backends.protocols import PhraseDetections
+
+class Places:
+    def __init__(self, config, model):
+        assert model is None
+
+    def embed_regions(self, images, boxes):
+        return [np.eye(2, dtype=np.float32)[(each[:, 0] > 0).astype(int)] for each in boxes]
+
+    def embed_sentences(self, sentences):
+        return np.eye(2, dtype=np.float32)[[len(each) % 2 for each in sentences]]
+
+class Corners:
+    def __init__(self, config, model):
+        assert model is None
+
+    def find(self, images, phrases):
+        corner = PhraseDetections(boxes=np.array([[0.0, 0, 9, 9]]), scores=np.ones(1, np.float32))
+        return [[corner for _ in each] for each in phrases]
+
+extend.add_matcher("places", Backend(make=Places, needs_model=False))
+extend.add_grounder("corners", Backend(make=Corners, needs_model=False))
+"""
+
+
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
     """What a test loads is gone after it."""
     monkeypatch.setattr(plugins, "_loaded", {})
     monkeypatch.setattr(stages, "FLOW", stages.FLOW)
-    yield
+    with contextlib.ExitStack() as restored:
+        for registry in (MATCHERS, GROUNDERS, EXPORTERS, FORMATS):
+            restored.enter_context(patch.dict(registry))
+        yield
     for name in [name for name in sys.modules if name.startswith(("glit_plugin_", "my_part"))]:
         del sys.modules[name]
 
@@ -185,6 +225,108 @@ def test_what_is_missing_says_how_to_get_it():
         require_loaded([recorded], wanted_by="the recipe 'mini'")
 
 
+def weightless(images: Path, output: Path, **rest):
+    """A build whose matcher and grounder are of a plugin and have no weights."""
+    overrides = [
+        "caption.backend=sidecar", "propose.backend=grid", "score.backend=places",
+        "ground.enabled=true", "ground.backend=corners", "ingest.chunk_size=2",
+        "pair.rule=centred", "pair.grounding_weight=5",
+    ]  # fmt: skip
+    return run_build(images, output, recipe="mini", overrides=overrides, **rest)
+
+
+def test_parts_without_weights_are_stopped_resumed_and_added_to(scenes, tmp_path, monkeypatch):
+    (tmp_path / "weightless.py").write_text(WEIGHTLESS)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "weightless.py"))
+    images = with_captions_beside(scenes, tmp_path / "images", 4)
+    whole = weightless(images, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        weightless(images, tmp_path / "stopped", executor=Counting(stop_after=9))
+    resumed = Counting()
+    weightless(images, tmp_path / "stopped", executor=resumed)
+    assert resumed.stages.get("caption", 0) < 2
+    assert data_bytes(tmp_path / "whole") == data_bytes(tmp_path / "stopped")
+    assert "matcher" not in whole.models and "grounder" not in whole.models
+    assert [each["name"] for each in whole.recipe.plugins] == ["weightless.py"]
+    for row in api.open_dataset(tmp_path / "whole"):
+        assert "phrase" in {region.source for region in row.regions}
+        assert row.agreement is not None
+        assert row.similarity.max() == 1 and row.agreement.max() == 1
+    for number in (4, 5):
+        shutil.copy(scenes / "images" / f"{number:06d}.png", images)
+        (images / f"{number:06d}.txt").write_text("A green triangle.")
+    assert len(api.add(tmp_path / "whole", executor="local", quiet=True)) == 6
+    assert api.verify(tmp_path / "whole") == []
+    again = ["pair.grounding_weight=1"]
+    assert len(api.pair(tmp_path / "whole", tmp_path / "again", settings=again)) == 6
+
+
+def test_a_matcher_that_cannot_is_refused_before_any_work(scenes, tmp_path, monkeypatch):
+    (tmp_path / "weightless.py").write_text(WEIGHTLESS)
+    load(["weightless.py"], folder=tmp_path)
+    with pytest.raises(RecipeError, match=r"crop = 'dense': backend = 'places' does not embed"):
+        load_recipe("mini", overrides=["score.backend=places", "score.crop=dense"])
+    chosen = ["score.backend=places", "score.min_caption_similarity=0.1"]
+    assert load_recipe("mini", overrides=chosen).score.min_caption_similarity == 0.1
+    assert load_recipe("mini", overrides=["score.crop=dense"]).score.crop == "dense"
+
+
+def test_the_limits_of_a_plugins_table_hold(tmp_path):
+    limits = "least: int = limited(0, least=0, most=9)"
+    text = FILTER.replace("least: int = 0", limits)
+    written(tmp_path, f"from glit.plain import limited\n{text}")
+    load(["nothing_filter.py"], folder=tmp_path)
+    on = "nothing.enabled=true"
+    for value in (-1, 10):
+        with pytest.raises(RecipeError, match=rf"^\[nothing\] least: found {value}, want 0 to 9$"):
+            load_recipe("mini", overrides=[on, f"nothing.least={value}"])
+    assert load_recipe("mini", overrides=[on, "nothing.least=9"]).nothing.least == 9
+
+
+FORMATS_OF_TWO = """
+from glit import extend
+from glit.published.files import annotated
+
+def write(dataset, folder, report):
+    (folder / "names.txt").write_text("".join(f"{row.source_path}\\n" for row in dataset))
+
+def read(annotations, images, split):
+    for line in annotations.read_text().splitlines():
+        yield annotated(images / line, ["A scene."])
+
+extend.add_exporter("names", write)
+extend.add_reader("names", read)
+"""
+
+
+def test_functions_of_the_library_load_plugins(scenes, built, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="--to names: no such format; [^;]*$"):
+        api.export(built, to="names", output=tmp_path / "names")
+    (tmp_path / "names_formats.py").write_text(FORMATS_OF_TWO)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "names_formats.py"))
+    api.export(built, to="names", output=tmp_path / "names")
+    names = tmp_path / "names" / "names.txt"
+    assert "000003.png" in names.read_text().split()
+    report = api.audit(names, format="names", images=scenes / "images")
+    assert report.images == 24
+    public = {name: getattr(api, name) for name in api.__all__ if name != "load_recipe"}
+    functions = {name: each for name, each in public.items() if inspect.isfunction(each)}
+    assert len(functions) > 20
+    assert [name for name, each in functions.items() if not hasattr(each, "__wrapped__")] == []
+
+
+def test_a_format_of_a_plugin_that_is_away_names_it(built_copy, tmp_path):
+    manifest = json.loads((built_copy / "manifest.json").read_text())
+    recorded = {"name": "my_pkg.parts", "package": "my-pkg", "version": "1.2", "sha256": "0" * 64}
+    manifest["recipe"]["plugins"] = [recorded]
+    (built_copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(
+        InputError, match="--to names: no such format; .*; .* was made with the plugin my_pkg.parts"
+        " of my-pkg 1.2, which is not loaded here; install my-pkg and set GLIT_PLUGINS=my_pkg.parts"
+    ):  # fmt: skip
+        api.export(built_copy, to="names", output=tmp_path / "names")
+
+
 # the package that docs/extend.md shows, installed as a user would
 
 
@@ -222,7 +364,7 @@ def test_the_package_of_the_docs_from_end_to_end(installed, scenes, tmp_path, gl
     shutil.copytree(scenes / "images", tmp_path / "images")
     settings = [
         "light.enabled=true", "light.least=60", "caption.backend=brightness", "pair.rule=lead",
-        "propose.backend=stripes", f"score.model={tiny_clip()}",
+        "propose.backend=stripes", "score.backend=colours", f"split.tokenizer={tiny_clip()}",
     ]  # fmt: skip
     words = [word for each in settings for word in ("--set", each)]
     build = ["build", "images", "-r", "mini", *words]
@@ -247,6 +389,11 @@ def test_the_package_of_the_docs_from_end_to_end(installed, scenes, tmp_path, gl
     retried = json.loads((tmp_path / "one" / "manifest.json").read_text())
     assert retried["counts"]["dropped"] == 0 and retried["counts"]["shipped"] == 24
     glit("verify", "one", site=installed)
+    shutil.copy(TEMPLATE.parent / "pairs.png", tmp_path / "images")
+    glit("add", "one", "--executor", "local", site=installed)
+    added = json.loads((tmp_path / "one" / "manifest.json").read_text())
+    assert added["counts"]["shipped"] == 25
+    glit("verify", "one", site=installed)
     glit("export", "one", "--to", "csv", "-o", "csv", site=installed)
     assert "A bright picture." in (tmp_path / "csv" / "pairs.csv").read_text()
     names = sorted(path.name for path in (tmp_path / "images").iterdir())
@@ -255,7 +402,7 @@ def test_the_package_of_the_docs_from_end_to_end(installed, scenes, tmp_path, gl
         "import", "captions.txt", "--format", "captions-txt", "--images", "images", "-o",
         "c.jsonl", site=installed,
     )  # fmt: skip
-    assert len((tmp_path / "c.jsonl").read_text().splitlines()) == 24
+    assert len((tmp_path / "c.jsonl").read_text().splitlines()) == 25
     _learn(glit, tmp_path, installed)
     _without_it(glit, tmp_path)
 
@@ -275,11 +422,11 @@ def _learn(glit, folder: Path, site: Path) -> None:
 
 def _without_it(glit, folder: Path) -> None:
     said = glit("verify", "one")
-    assert "the plugin glit_example of glit-example 1.0.0" in said and "24 samples" in said
+    assert "the plugin glit_example of glit-example 1.0.0" in said and "25 samples" in said
     glit("view", "one", "-o", "report.html")
     assert "glit-example" in (folder / "report.html").read_text()
     glit("export", "one", "--to", "coco", "-o", "coco")
-    assert "24" in glit("query", "one", "SELECT count(light) FROM samples")
+    assert "25" in glit("query", "one", "SELECT count(light) FROM samples")
     for command in (["retry", "one"], ["add", "one"]):
         said = glit(*command, "--executor", "local", code=2)
         assert "the plugin glit_example of glit-example 1.0.0, which is not loaded here" in said

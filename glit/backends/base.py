@@ -52,6 +52,8 @@ class Backend:
     the stage then does not apply them to the areas of boxes."""
     keeps_masks: bool = False
     """Proposers and grounders: whether they have masks, for ``keep_masks``."""
+    embeds_dense: bool = False
+    """Matchers: whether they have ``embed_dense``, for ``crop = "dense"``."""
     needs_model: bool = True
     """True if ``config.model`` names weights that it loads."""
     auto_precision: Mapping[str, Precision] = field(default_factory=lambda: {"cuda": "bfloat16"})

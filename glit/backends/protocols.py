@@ -338,7 +338,8 @@ class Matcher(Protocol):
         self, images: Sequence[Pixels], boxes: Sequence[Boxes], *, scale: float
     ) -> list[Float[np.ndarray, "_ _"]]:
         """For each image [R + 1, D]: of each box and of the whole image, by one pass over it, whose
-        side is so many times the model's own."""
+        side is so many times the model's own. Only backends that declare ``embeds_dense`` need it.
+        """
         ...
 
     def embed_sentences(self, sentences: Sequence[str]) -> Float[np.ndarray, "S D"]:

@@ -15,7 +15,7 @@ from glit.models.tokenizer import TextTokenizer, tokenizer_hash
 from glit.models.weights import Resolved, resolve
 from glit.recipes.extras import require
 from glit.stages.image_source import ImageSource
-from glit.stages.score import ScoreConfig, ScoreStage
+from glit.stages.score import ScoreConfig, ScoreStage, is_from_file
 from glit.stages.split import SplitConfig, SplitStage
 from glit.text.spans import token_spans
 
@@ -37,8 +37,7 @@ class DatasetModels:
     @property
     def from_files(self) -> bool:
         """True if pairs were read from files, without a matcher."""
-        backend = self._manifest.recipe.table("score").get("backend", "clip")
-        return backend in MATCHERS and MATCHERS[backend].reads == "file"
+        return is_from_file(self._manifest.recipe.table("score").get("backend", "clip"))
 
     def split(self, caption: str) -> tuple[Sentence, ...]:
         """The sentences of a caption, with the dataset's splitter and tokenizer.

@@ -46,6 +46,7 @@ from glit.stages import all_steps
 from glit.stages.flow import make_flow
 from glit.stages.pack import Pack, PackConfig, writer_options
 from glit.stages.pair import PairConfig, PairStage
+from glit.stages.score import is_from_file
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store
 
@@ -154,10 +155,12 @@ def _pairing(manifest: Manifest, config: PairConfig) -> Pairing:
     calibration = find_calibration(config.calibration)
     if calibration is not None:
         config.check_calibration(calibration, scores_of(manifest))
+    score = manifest.recipe.tables["score"]
+    is_compared = not is_from_file(score.get("backend", "clip"))
     config.check_scored(
-        phrases=bool(manifest.recipe.tables["score"].get("phrases")),
+        phrases=bool(score.get("phrases")),
         grounded="opinion" in manifest.models
-        or ("ground" in manifest.recipe.tables and "matcher" in manifest.models),
+        or ("ground" in manifest.recipe.tables and is_compared),
     )
     return config.make_pairing(calibration)
 

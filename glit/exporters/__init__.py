@@ -25,6 +25,7 @@ from glit.exporters.mdetr import export_mdetr
 from glit.exporters.odvg import export_odvg
 from glit.exporters.webdataset import export_webdataset
 from glit.exporters.without_grid import WithoutGrid
+from glit.recipes.plugins import described, missing
 from glit.storage.outputs import new_folder
 
 if TYPE_CHECKING:
@@ -119,7 +120,9 @@ def export(
         DatasetError: a file of the dataset is damaged.
     """
     if to not in EXPORTERS:
-        raise InputError(f"--to {to}: no such format; {closest(to, EXPORTERS)}")
+        absent = (described(each) for each in missing(dataset.manifest.recipe.plugins))
+        of = "".join(f"; {dataset.path} was made with {plugin}" for plugin in absent)
+        raise InputError(f"--to {to}: no such format; {closest(to, EXPORTERS)}{of}")
     kind = EXPORTERS[to]
     if embeddings and not kind.takes_embeddings:
         able = " or ".join(name for name, each in EXPORTERS.items() if each.takes_embeddings)

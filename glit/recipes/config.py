@@ -31,10 +31,7 @@ class RecipeTable:
     """Its name, for messages."""
 
     def __post_init__(self) -> None:
-        try:
-            check_fields(self)
-        except MisfitError as error:
-            raise RecipeError(f"[{self.table}] {error.keys[0]}: {error.problem}") from error
+        _check_fields(self, f"[{self.table}]")
         self.check()
 
     def check(self) -> None:
@@ -156,7 +153,7 @@ def build_dataclass(kind: type[T], values: dict[str, Any], *, where: str) -> T:
     dataclass of that choice; a key that only another choice has is ignored with a warning.
 
     Raises:
-        RecipeError: unknown key, wrong type, or a value the dataclass itself refuses.
+        RecipeError: unknown key, wrong type, or a value that its field or the dataclass refuses.
     """
     choice: Choice | None = getattr(kind, "choice", None)
     own = {name: value for name, value in values.items() if name in _keys(kind)}
@@ -174,9 +171,23 @@ def build_dataclass(kind: type[T], values: dict[str, Any], *, where: str) -> T:
         except MisfitError as error:
             raise RecipeError(f"{where} {key}: {error}") from error
     try:
-        return kind(**own)
+        made = kind(**own)
     except (TypeError, ValueError) as error:
         raise RecipeError(f"{where}: {error}") from error
+    _check_fields(made, where)
+    return made
+
+
+def _check_fields(table: Any, where: str) -> None:
+    """Check the values of a table against what its fields allow.
+
+    Raises:
+        RecipeError: names the first key that does not fit.
+    """
+    try:
+        check_fields(table)
+    except MisfitError as error:
+        raise RecipeError(f"{where} {error.keys[0]}: {error.problem}") from error
 
 
 def _chosen(choice: Choice, name: Any, rest: dict[str, Any], *, where: str, kind: type) -> Any:

@@ -108,7 +108,7 @@ class GroundStage(Stage):
         backend, tokenizer = cls.backend(config), open_span_tokenizer(plan.models["tokenizer"].path)
         if backend.reads == "file":
             return ReadPhrases(config, tokenizer, plan.regions, GivenCaptions.of(plan))
-        return cls(config, backend.make(config, plan.models["grounder"]), tokenizer)
+        return cls(config, backend.make(config, plan.models.get("grounder")), tokenizer)
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         for group in loaded_batches(samples, images, self._config.batch_size * _GROUP):

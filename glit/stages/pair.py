@@ -26,7 +26,7 @@ from glit.stages.base import Outcome, Stage
 from glit.stages.caption import CaptionConfig
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan
-from glit.stages.score import ScoreConfig
+from glit.stages.score import ScoreConfig, is_from_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ class PairStage(Stage):
     @classmethod
     def check(cls, plan: Plan) -> None:
         config, scored = plan.config(PairConfig), plan.config(ScoreConfig)
-        grounded = "ground" in plan.flow.stages and "matcher" in plan.models
+        grounded = "ground" in plan.flow.stages and not is_from_file(scored.backend)
         config.check_scored(phrases=scored.phrases, grounded=grounded)
         if plan.calibration is not None:
             models = {role: model.identity() for role, model in plan.models.items()}

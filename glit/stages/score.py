@@ -83,10 +83,21 @@ class ScoreConfig(MatcherConfig):
     )
 
     def check(self) -> None:
+        from_file, backend = is_from_file(self.backend), MATCHERS.get(self.backend)
         require_value(
-            self.min_caption_similarity == -1 or self.backend == "clip",
+            self.min_caption_similarity == -1 or not from_file,
             f"[score] min_caption_similarity: backend = {self.backend!r} compares nothing",
         )
+        require_value(
+            self.crop != "dense" or from_file or backend is None or backend.embeds_dense,
+            f"[score] crop = 'dense': backend = {self.backend!r} does not embed regions in one "
+            "pass over the image; take another crop or another backend",
+        )
+
+
+def is_from_file(backend: str) -> bool:
+    """Return whether a value of ``score.backend`` reads pairs from files and compares nothing."""
+    return backend in MATCHERS and MATCHERS[backend].reads == "file"
 
 
 class ScoreStage(Stage):
@@ -145,7 +156,7 @@ class ScoreStage(Stage):
         backend = cls.backend(config)
         if backend.reads == "file":
             return ReadPairs(config, plan.regions, GivenCaptions.of(plan))
-        return cls(config, backend.make(config, plan.models["matcher"]))
+        return cls(config, backend.make(config, plan.models.get("matcher")))
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         texts = [s.text for sample in samples for s in sample.sentences or ()]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pytest
 
 from glit.errors import RecipeError
+from glit.plain import limited
 from glit.recipes.config import (
     Choice,
     added,
@@ -23,6 +24,8 @@ from glit.recipes.config import (
 class Soft:
     width: int = 3
     later: float = added(0.5)
+    share: float = limited(0.25, least=0, most=1)
+    way: Literal["up", "down"] = "up"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,7 @@ class Table:
     size: int = 1
     batch_size: int = speed_only(8)
     newer: str = added("as before")
+    least: int = speed_only(1, least=1)
     kind: str = "plain"
     options: Any = None
     choice: ClassVar[Choice] = Choice(
@@ -56,10 +60,12 @@ def test_what_is_only_speed_never_enters():
 
 def test_options_enter_by_the_same_rules():
     chosen = Table(kind="soft", options=Soft(width=4))
-    assert identity(chosen) == {"size": 1, "kind": "soft", "width": 4}
+    of_soft = {"width": 4, "share": 0.25, "way": "up"}
+    assert identity(chosen) == {"size": 1, "kind": "soft", **of_soft}
     assert identity(replace(chosen, options=Soft(width=4, later=0.7)))["later"] == 0.7
     assert as_table(chosen) == {
-        "size": 1, "batch_size": 8, "newer": "as before", "kind": "soft", "width": 4, "later": 0.5,
+        "size": 1, "batch_size": 8, "least": 1, "newer": "as before", "kind": "soft", "width": 4, "later": 0.5,
+        "share": 0.25, "way": "up",
     }  # fmt: skip
 
 
@@ -89,6 +95,9 @@ def test_a_key_of_another_choice_is_ignored_and_said():
         ({"kind": "sofd"}, r"\[table\] kind: found 'sofd'; did you mean 'soft'"),
         ({"kind": "soft", "widht": 4}, r"\[table\]: unknown key 'widht'; did you mean 'width'"),
         ({"kind": "soft", "width": "4"}, r"\[table\] width: found '4' .str., want int"),
+        ({"kind": "soft", "share": 1.5}, r"^\[table\] share: found 1.5, want 0 to 1$"),
+        ({"kind": "soft", "way": "on"}, r"^\[table\] way: found 'on'; "),
+        ({"least": 0}, r"^\[table\] least: found 0, want >= 1$"),
     ],
 )
 def test_mistakes_in_what_is_chosen(values, message):

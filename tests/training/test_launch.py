@@ -17,6 +17,8 @@ from safetensors.torch import load_file
 
 from glit.clip.position import read_position
 from glit.errors import UserError
+from glit.recipes import trust
+from glit.recipes.toml_tables import trusted_tables
 from glit.runtime import ranks
 from glit.training import accelerated
 from glit.training.checkpoint import Checkpoints
@@ -39,6 +41,37 @@ config = TrainConfig(
 )
 train(config, sys.argv[2], Path(sys.argv[3]), resume=sys.argv[4:] == ["--resume"])
 """
+OBJECTIVE = """
+from dataclasses import dataclass
+from glit import extend
+from glit.training.objectives.fast_goal import FastGoal
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaled(FastGoal):
+    scale: float = 2.0
+
+    def __call__(self, features, logit_scale):
+        loss, metrics = FastGoal.__call__(self, features, logit_scale)
+        return self.scale * loss, {**metrics, "loss_unscaled": loss.detach()}
+
+extend.add_objective("scaled", Scaled)
+"""
+"""A plugin; with a scale of 1, its objective is the default one."""
+RECIPE = """
+plugins = ["scaled_objective.py"]
+[train]
+model = "{model}"
+objective = "scaled"
+scale = 1.0
+batch_size = 8
+epochs = 2
+lr = 1e-3
+num_workers = 1
+trackers = []
+checkpoint_every = 1
+log_every = 1
+"""
+"""The settings of ``SCRIPT`` with the objective of the plugin."""
 
 
 def one_process(tiny_clip: Path, dataset: Path, run: Path) -> Path:
@@ -81,44 +114,59 @@ def environment() -> dict[str, str]:
     }
 
 
+def assert_scaled(run: Path) -> None:
+    lines = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    assert all("loss_unscaled" in line for line in lines if "loss" in line)
+
+
 @pytest.mark.engine
-def test_torchrun(tiny_clip, make_dataset, tmp_path) -> None:
+def test_torchrun_with_an_objective_that_a_recipe_loads(tiny_clip, make_dataset, tmp_path) -> None:
     dataset = make_dataset(20)
     wanted = one_process(tiny_clip, dataset, tmp_path / "one")
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    run = tmp_path / "two"
+    (tmp_path / "scaled_objective.py").write_text(OBJECTIVE)
+    recipe, run = tmp_path / "recipe.toml", tmp_path / "two"
+    recipe.write_text(RECIPE.format(model=tiny_clip))
+    _, (_, contents) = trusted_tables(str(recipe), confirmed=True)
     done = subprocess.run(
-        [*TORCHRUN, str(script), str(tiny_clip), str(dataset), str(run)],
-        env=environment(),
+        [*TORCHRUN, "-m", "glit", "train", str(dataset), "-o", str(run), "-r", str(recipe)],
+        env={**environment(), trust.VARIABLE: trust.digest(contents)},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert_same(run, wanted)
+    assert_scaled(run)
 
 
 @pytest.mark.engine
-def test_ray_train(tiny_clip, make_dataset, tmp_path) -> None:
+def test_ray_train_with_an_objective_of_a_file(tiny_clip, make_dataset, tmp_path) -> None:
+    """Only the driver has the file of the plugin."""
     dataset = make_dataset(20)
     wanted = one_process(tiny_clip, dataset, tmp_path / "one")
-    script = tmp_path / "script.py"
-    script.write_text(
-        SCRIPT.replace(
-            SCRIPT[SCRIPT.index("train(config") :],
-            "from glit.training.launch import train_on_ray\n"
-            "train_on_ray(config, sys.argv[2], Path(sys.argv[3]), num_workers=2)",
-        )
+    plugin, script, run = (tmp_path / name for name in ("scaled.py", "script.py", "two"))
+    plugin.write_text(OBJECTIVE)
+    loading = (
+        "from glit.recipes.plugins import load\n"
+        "from glit.training.objectives import OBJECTIVES\n"
+        "load([sys.argv[4]])\nPath(sys.argv[4]).unlink()\nconfig = "
     )
-    run = tmp_path / "two"
+    on_ray = (
+        "from glit.training.launch import train_on_ray\n"
+        "train_on_ray(config, sys.argv[2], Path(sys.argv[3]), num_workers=2)"
+    )
+    objective = "log_every=1, objective='scaled', options=OBJECTIVES['scaled'](scale=1.0),"
+    before = SCRIPT[: SCRIPT.index("train(config")]
+    before = before.replace("config = ", loading).replace("log_every=1,", objective)
+    script.write_text(before + on_ray)
     done = subprocess.run(
-        [sys.executable, str(script), str(tiny_clip), str(dataset), str(run)],
+        [sys.executable, str(script), str(tiny_clip), str(dataset), str(run), str(plugin)],
         env=environment(),
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert_same(run, wanted)
+    assert_scaled(run)
 
 
 @pytest.mark.engine

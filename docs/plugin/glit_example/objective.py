@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from glit.plain import limited
 from glit.training.losses import contrastive
 from glit.training.objective import InputSpec, Objective, global_loss
 
@@ -10,7 +11,7 @@ from glit.training.objective import InputSpec, Objective, global_loss
 class LongAndFirst(Objective):
     """The global loss, plus the same loss with the caption's first sentence."""
 
-    lambda_first: float = 0.1
+    lambda_first: float = limited(0.1, least=0)
     """Weight of the second term; a key of [train]."""
 
     @property

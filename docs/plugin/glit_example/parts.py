@@ -1,13 +1,16 @@
-"""Parts of a build: a stage with a column, a captioner, a proposer, a rule; and two formats."""
+"""Parts of a build: a stage with a column, a captioner, a proposer, a matcher, a rule; and two
+formats."""
 
 import csv
 import itertools
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from glit.data.records import Box, Drop, Region
+from glit.plain import limited
 from glit.published.files import annotated
 from glit.rules.protocol import Values
 from glit.stages.base import Stage
@@ -19,7 +22,7 @@ class LightConfig:
 
     enabled: bool = False
     """Whether dark images are dropped."""
-    least: float = 40.0
+    least: float = limited(40.0, least=0, most=255)
     """Smallest allowed mean of all pixels, 0 to 255."""
 
 
@@ -67,11 +70,36 @@ def stripes(image):
     ]
 
 
+class Colours:
+    """A matcher without weights: the mean colour of a region, the colours that a sentence names."""
+
+    def __init__(self, config, model):
+        """Constructed once in every worker; the model is None, as it needs none."""
+
+    def embed_regions(self, images, boxes):
+        """For each image a unit vector per box: [boxes, 3]."""
+        found = []
+        for image, own in zip(images, boxes, strict=True):
+            edges = np.concatenate([np.floor(own[:, :2]), np.ceil(own[:, 2:])], axis=1).astype(int)
+            cut = [image[y0:y1, x0:x1] for x0, y0, x1, y1 in edges]
+            found.append(_units([each.mean(axis=(0, 1)) for each in cut]))
+        return found
+
+    def embed_sentences(self, sentences):
+        """A unit vector per sentence: [sentences, 3]."""
+        return _units([[word in each for word in ("red", "green", "blue")] for each in sentences])
+
+
+def _units(vectors):
+    shifted = np.asarray(vectors, dtype=np.float32) + 1e-3
+    return shifted / np.linalg.norm(shifted, axis=1, keepdims=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lead:
     """argmax, without pairs whose region is hardly more similar than the whole image."""
 
-    lead: float = 0.02
+    lead: float = limited(0.02, least=0, most=2)
     """Smallest allowed difference of the two cosines; a key of [pair]."""
 
     def __call__(self, scores, regions):

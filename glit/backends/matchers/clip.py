@@ -208,4 +208,6 @@ def _check(config: MatcherConfig, model: Resolved | None) -> None:
         )
 
 
-CLIP = Backend(make=ClipMatcher, gpu_bytes=6 << 30, extras=("models",), check=_check)
+CLIP = Backend(
+    make=ClipMatcher, embeds_dense=True, gpu_bytes=6 << 30, extras=("models",), check=_check
+)
