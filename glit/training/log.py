@@ -70,8 +70,9 @@ def flat_config(config: TrainConfig) -> dict[str, str | int | float | bool]:
     }
 
 
-def numbers(scalars: Sequence[torch.Tensor]) -> list[float]:
-    """The values of one or more tensors of one element each, in one copy from the first one's
-    device."""
-    device = scalars[0].device
-    return torch.stack([each.detach().float().reshape(()).to(device) for each in scalars]).tolist()
+def numbers(scalars: Sequence[torch.Tensor | float]) -> list[float]:
+    """The values of one or more tensors of one element each, or numbers, in one copy from the
+    device of the first."""
+    tensors = [torch.as_tensor(each).detach() for each in scalars]
+    device = tensors[0].device
+    return torch.stack([each.float().reshape(()).to(device) for each in tensors]).tolist()
