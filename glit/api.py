@@ -1055,12 +1055,16 @@ def train(
 
     require("train", needed_for="glit.train")
     from glit.evaluation.validation import open_validation
+    from glit.planning.recipe import known_tables
     from glit.storage.outputs import local_folder
     from glit.training.loop import train as fine_tune
     from glit.training.run_file import config_of
 
     folder = local_folder(run)
-    config = config_of(folder, recipe=recipe, objective=objective, settings=settings, resume=resume)
+    config = config_of(
+        folder, recipe=recipe, objective=objective, settings=settings, resume=resume,
+        known_tables=known_tables,
+    )  # fmt: skip
     return fine_tune(
         config, os.fspath(dataset), folder, resume=resume, report=report,
         open_measure=open_validation,
@@ -1107,6 +1111,7 @@ def evaluate(
     from glit.recipes.extras import require
 
     require("models", needed_for="glit.evaluate")
+    from glit.evaluation.config import EvaluateConfig
     from glit.evaluation.run import evaluate as measure
     from glit.planning.recipe import load_table
 
@@ -1114,7 +1119,7 @@ def evaluate(
         task,
         [models] if isinstance(models, str) else list(models),
         os.fspath(dataset),
-        load_table("evaluate", recipe, overrides=settings),
+        load_table(EvaluateConfig, recipe, overrides=settings),
         kind=kind,
         images=None if images is None else Path(images),
         split=split,
