@@ -539,7 +539,7 @@ def audit(
     Raises:
         GlitError: with a one-line reason.
     """
-    from glit.clip import open_embedder
+    from glit.clip.opening import open_embedder
     from glit.curate.references import Wanted, open_list
     from glit.inspection.inspect import inspect
     from glit.inspection.sources import open_source

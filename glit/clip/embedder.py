@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glit.clip import ImageFit
 from glit.clip.encoder import ClipEncoder
+from glit.clip.image_fit import ImageFit
 from glit.clip.image_processor import Preprocessing, read_preprocessing
 from glit.clip.kinds import make_encoder, open_model, open_tokenizer
 from glit.clip.runs import find_model, trains_unmixed

@@ -124,11 +124,8 @@ def config_of(
     """
     changes = list(settings)
     if objective is not None:
-        said = (
-            overridden_tables(changes, known=known_tables())
-            .get("train", {})
-            .get("objective", objective)
-        )
+        given = overridden_tables(changes, known=known_tables()).get("train", {})
+        said = given.get("objective", objective)
         if said != objective:
             raise RecipeError(
                 f"--objective {objective} and --set train.objective={said} differ; give one"

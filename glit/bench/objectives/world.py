@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from glit.clip import ImageFit
+from glit.clip.image_fit import ImageFit
 from glit.dataset.reader import Dataset
 from glit.errors import UserError
 from glit.evaluation.collection import Collection, DatasetCollection
