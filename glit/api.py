@@ -578,7 +578,7 @@ def statistics(
     """
     from glit.dataset.manifest import read_manifest
     from glit.dataset.statistics import dataset_statistics
-    from glit.evaluation.statistics import annotation_statistics
+    from glit.inspection.caption_statistics import annotation_statistics
     from glit.models.tokenizer import TextTokenizer
     from glit.models.weights import resolve
     from glit.published.files import no_parts
