@@ -129,7 +129,7 @@ IN_A_CIRCLE = {
 
 
 def test_imports_between_modules_never_go_round():
-    """Nor does one import what imports it, within a folder; imports in functions included."""
+    """Within a folder too, and in functions."""
     imports = module_imports(MODULES)
     for module, other in IN_A_CIRCLE:
         imports[module].remove(other)  # KeyError: it is no import any more
@@ -138,6 +138,12 @@ def test_imports_between_modules_never_go_round():
 
 BUILDER = ("stages", "backends", "work", "planning", "pipeline", "view")
 LEARNER = ("training", "evaluation")
+OF_STAGES = {
+    "glit.dataset.card": "titles of the steps that a recipe names",
+    "glit.dataset.croissant": "columns that stages add",
+    "glit.dataset.verify": "reasons of drops",
+}
+"""Modules of datasets that read the list of stages, each with what they take from it."""
 
 
 @pytest.mark.parametrize(
@@ -150,6 +156,18 @@ def test_builder_and_learner_meet_in_datasets_and_below_alone(own, others):
     assert {"glit.dataset.manifest", "glit.data.records"} <= found.keys()
     for module, importer in found.items():
         assert folder_of(module).removeprefix("glit.") not in others, f"{importer}: {module}"
+
+
+def test_datasets_import_only_the_list_of_stages():
+    imports = module_imports(MODULES)
+    found = {
+        (module, room)
+        for module in imports
+        if folder_of(module) == "glit.dataset"
+        for room in (folder_of(name).removeprefix("glit.") for name in imports[module])
+        if room in (*BUILDER, *LEARNER)
+    }
+    assert found == {(module, "stages") for module in OF_STAGES}
 
 
 def test_a_circle_of_imports_is_found(tmp_path):
