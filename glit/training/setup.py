@@ -164,7 +164,8 @@ def _opened(
     """The model with its window, frozen but for what is to be learned."""
     _check_towers(config, objective)
     model = open_model(start if config.lora_rank else checkpoint or start)
-    opened = assemble(model, read_preprocessing(start), start, context=config.context)
+    found = read_preprocessing(start)  # of any size: train.image_fit makes the squares
+    opened = assemble(model, found, start, context=config.context)
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     lock_towers(model, config)
