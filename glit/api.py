@@ -571,7 +571,7 @@ def audit(
     Raises:
         GlitError: with a one-line reason.
     """
-    from glit.clip import open_embedder
+    from glit.clip.opening import open_embedder
     from glit.curate.references import Wanted, open_list
     from glit.inspection.inspect import inspect
     from glit.inspection.sources import open_source
@@ -611,7 +611,7 @@ def statistics(
     """
     from glit.dataset.manifest import read_manifest
     from glit.dataset.statistics import dataset_statistics
-    from glit.evaluation.statistics import annotation_statistics
+    from glit.inspection.caption_statistics import annotation_statistics
     from glit.models.tokenizer import TextTokenizer
     from glit.models.weights import resolve
     from glit.published.files import no_parts
@@ -1100,12 +1100,16 @@ def train(
 
     require("train", needed_for="glit.train")
     from glit.evaluation.validation import open_validation
+    from glit.planning.recipe import known_tables
     from glit.storage.outputs import local_folder
     from glit.training.loop import train as fine_tune
     from glit.training.run_file import config_of
 
     folder = local_folder(run)
-    config = config_of(folder, recipe=recipe, objective=objective, settings=settings, resume=resume)
+    config = config_of(
+        folder, recipe=recipe, objective=objective, settings=settings, resume=resume,
+        known_tables=known_tables,
+    )  # fmt: skip
     return fine_tune(
         config, os.fspath(dataset), folder, resume=resume, report=report,
         open_measure=open_validation,
@@ -1153,6 +1157,7 @@ def evaluate(
     from glit.recipes.extras import require
 
     require("models", needed_for="glit.evaluate")
+    from glit.evaluation.config import EvaluateConfig
     from glit.evaluation.run import evaluate as measure
     from glit.planning.recipe import load_table
 
@@ -1160,7 +1165,7 @@ def evaluate(
         task,
         [models] if isinstance(models, str) else list(models),
         os.fspath(dataset),
-        load_table("evaluate", recipe, overrides=settings),
+        load_table(EvaluateConfig, recipe, overrides=settings),
         kind=kind,
         images=None if images is None else Path(images),
         split=split,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import fnmatch
 import graphlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -45,19 +46,62 @@ def imported(node: ast.AST) -> list[str]:
     return []
 
 
+NAMED = re.compile(r"(glit(?:\.\w+)+)\.?(?::\w+)?")
+"""A module as a string names it: ``glit.x``, ``glit.x:Name``, and ``glit.x.`` of an f-string."""
+ONLY_COMPARED = {
+    "glit.installation": "compares the place of the command with that of installed programs",
+}
+"""Modules with strings that name others and import nothing, each with the reason."""
+
+
+def named(node: ast.AST) -> list[str]:
+    """The module that a string names, for ``importlib.import_module`` and ``python -m``."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        found = NAMED.fullmatch(node.value)
+        return [found[1]] if found else []
+    return []
+
+
+def module_imports(modules: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Which modules each module imports: at its top, in functions, and by strings."""
+    found: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        nodes = list(run(ast.parse(path.read_text())))
+        others = {name for node in nodes for name in imported(node)}
+        if module not in ONLY_COMPARED:
+            others |= {name for node in nodes for name in named(node)} & {*modules}
+        found[module] = {name for name in others if name.split(".")[0] == "glit"} - {module}
+    return found
+
+
 def folder_of(module: str) -> str:
     """The folder of glit, or the file beside the folders: ``glit.pipeline``, ``glit.images``."""
     return ".".join(module.split(".")[:2])
 
 
-def folder_imports(modules: dict[str, Path]) -> dict[str, set[str]]:
-    """Which folders each folder imports, in functions too."""
+def folder_imports(modules: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Which folders each folder imports; see :func:`module_imports`."""
     found: dict[str, set[str]] = {}
-    for module, path in modules.items():
+    for module, others in module_imports(modules).items():
         own = folder_of(module)
-        for node in run(ast.parse(path.read_text())):
-            others = {folder_of(name) for name in imported(node) if name.split(".")[0] == "glit"}
-            found.setdefault(own, set()).update(others - {own})
+        found.setdefault(own, set()).update({folder_of(name) for name in others} - {own})
+    return found
+
+
+def reached(start: Iterable[str], imports: Mapping[str, set[str]]) -> dict[str, str]:
+    """Every module that others import, through any number of modules, and one that imports it.
+
+    A module imports the packages that it is in, as Python does.
+    """
+    found = dict.fromkeys(start, "")
+    waiting = list(found)
+    while waiting:
+        module = waiting.pop()
+        parts = module.split(".")
+        packages = {".".join(parts[:end]) for end in range(2, len(parts))}
+        for name in (imports.get(module, set()) | packages) - found.keys():
+            found[name] = module
+            waiting.append(name)
     return found
 
 
@@ -77,19 +121,79 @@ def test_imports_between_folders_never_go_round():
     graphlib.TopologicalSorter(imports).prepare()  # CycleError names the folders
 
 
+IN_A_CIRCLE = {
+    ("glit.bench.lism_flism.columns", "glit.bench.lism_flism.in_glit"): "a name for workers",
+    ("glit.bench.lism_flism.columns", "glit.bench.lism_flism.scripts"): "a name for workers",
+}
+"""Imports that make a circle of modules within one folder, each with the reason."""
+
+
+def test_imports_between_modules_never_go_round():
+    """Within a folder too, and in functions."""
+    imports = module_imports(MODULES)
+    for module, other in IN_A_CIRCLE:
+        imports[module].remove(other)  # KeyError: it is no import any more
+    graphlib.TopologicalSorter(imports).prepare()  # CycleError names the modules
+
+
+BUILDER = ("stages", "backends", "work", "planning", "pipeline", "view")
+LEARNER = ("training", "evaluation")
+OF_STAGES = {
+    "glit.dataset.card": "titles of the steps that a recipe names",
+    "glit.dataset.croissant": "columns that stages add",
+    "glit.dataset.verify": "reasons of drops",
+}
+"""Modules of datasets that read the list of stages, each with what they take from it."""
+
+
+@pytest.mark.parametrize(
+    ("own", "others"), [(LEARNER, BUILDER), (BUILDER, LEARNER)], ids=("learner", "builder")
+)
+def test_builder_and_learner_meet_in_datasets_and_below_alone(own, others):
+    """No module of the one imports a module of the other, through any number of modules."""
+    start = [name for name in MODULES if name.split(".")[1:2] in [[room] for room in own]]
+    found = reached(start, module_imports(MODULES))
+    assert {"glit.dataset.manifest", "glit.data.records"} <= found.keys()
+    for module, importer in found.items():
+        assert folder_of(module).removeprefix("glit.") not in others, f"{importer}: {module}"
+
+
+def test_datasets_import_only_the_list_of_stages():
+    imports = module_imports(MODULES)
+    found = {
+        (module, room)
+        for module in imports
+        if folder_of(module) == "glit.dataset"
+        for room in (folder_of(name).removeprefix("glit.") for name in imports[module])
+        if room in (*BUILDER, *LEARNER)
+    }
+    assert found == {(module, "stages") for module in OF_STAGES}
+
+
 def test_a_circle_of_imports_is_found(tmp_path):
-    """Through a function too, but not for type checkers."""
+    """Through a function and a string too, but not for type checkers."""
     texts = {
         "glit.a.x": "def f():\n    from glit.b import thing",
         "glit.b.y": "try:\n    import glit.a.x\nexcept ImportError:\n    pass",
         "glit.c": "if TYPE_CHECKING:\n    import glit.a\nelse:\n    import glit.b",
+        "glit.d": "from glit.c import x\nPLACES = {'y': 'glit.b.y:Y', 'words': 'glit.b is here'}",
+        "glit.e.x": "import_module(f'glit.e.{name}')",
+        "glit.e": "",
     }
     files = {}
     for number, (module, text) in enumerate(texts.items()):
         files[module] = tmp_path / f"{number}.py"
         files[module].write_text(text)
     imports = folder_imports(files)
-    assert imports == {"glit.a": {"glit.b"}, "glit.b": {"glit.a"}, "glit.c": {"glit.b"}}
+    assert imports == {
+        "glit.a": {"glit.b"}, "glit.b": {"glit.a"}, "glit.c": {"glit.b"},
+        "glit.d": {"glit.b", "glit.c"}, "glit.e": set(),
+    }  # fmt: skip
+    modules = module_imports(files)
+    assert modules["glit.e.x"] == {"glit.e"}
+    assert set(reached(["glit.d"], modules)) == {
+        "glit.d", "glit.c", "glit.b", "glit.b.y", "glit.a.x", "glit.a",
+    }  # fmt: skip
     with pytest.raises(graphlib.CycleError):
         graphlib.TopologicalSorter(imports).prepare()
 

@@ -20,6 +20,16 @@ def test_importing_glit_and_its_command_line_loads_no_model_library():
     assert found.stdout.strip() == "[]"
 
 
+def test_a_stage_that_opens_a_clip_loads_nothing_of_training_or_evaluation():
+    code = (
+        "import sys, glit.stages.exclude\n"
+        "rooms = ('glit.training', 'glit.evaluation')\n"
+        "print([name for name in sys.modules if name.startswith(rooms) or name == 'torch'])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
 def test_the_help_of_all_commands_imports_none_of_them():
     code = (
         "import sys\n"

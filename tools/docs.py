@@ -25,11 +25,13 @@ import typer
 from glit.cli.main import app
 from glit.data.schema import CORRECTED, DATASET_SCHEMA, DROPS_SCHEMA, ORIGIN, WITH_DISTANCE, Columns
 from glit.errors import GlitError
+from glit.evaluation.config import EvaluateConfig
 from glit.plain import LIMITS
 from glit.planning.recipe import LEARN_TABLES, load_recipe
 from glit.published import FORMATS, RegionFormat, measured
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps
+from glit.training.config import TrainConfig
 from tools.docs_api import api, field_docs
 from tools.format_rows import CAPTIONS, REGIONS
 
@@ -198,7 +200,7 @@ def _recipes() -> Iterator[str]:
     build, learn = [], []
     for name, path in builtin_recipes().items():
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        only_learns = tables.keys() & LEARN_TABLES and not tables.keys() & {"base", "caption"}
+        only_learns = tables.keys() & {*LEARN_TABLES} and not tables.keys() & {"base", "caption"}
         line = f"- `{name}`: {load_recipe(name).about}"
         if name not in HIDDEN_RECIPES:
             (learn if only_learns else build).append(line)
@@ -221,10 +223,8 @@ def _recipes() -> Iterator[str]:
 def _tables() -> Iterator[tuple[str, Any, list[Key]]]:
     for step in all_steps():
         yield step.name, step.config, _keys(step.config)
-    for name, where in LEARN_TABLES.items():
-        module, _, class_name = where.partition(":")
-        kind = getattr(__import__(module, fromlist=[class_name]), class_name)
-        yield name, kind, _keys(kind)
+    for kind in (TrainConfig, EvaluateConfig):
+        yield kind.table, kind, _keys(kind)
 
 
 def _choices(kind: Any) -> Iterator[str]:

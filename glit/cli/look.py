@@ -150,12 +150,13 @@ _KINDS = {
 def _maps(models: list[str], dataset: str, image_root: str, told: Any) -> Any:
     from functools import partial
 
+    from glit.evaluation.config import EvaluateConfig
     from glit.evaluation.patch_maps import patch_maps
     from glit.planning.recipe import load_table
     from glit.recipes.extras import require
 
     require("models", needed_for="glit view --maps")
-    config = load_table("evaluate", "mini", overrides=[f"evaluate.image_root={image_root}"])
+    config = load_table(EvaluateConfig, "mini", overrides=[f"evaluate.image_root={image_root}"])
     return partial(patch_maps, models, dataset, config=config, progress=told)
 
 

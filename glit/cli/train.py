@@ -53,6 +53,7 @@ def train_command(
     require("train", needed_for="glit train")
     from glit.clip.runs import model_of_run
     from glit.evaluation.validation import open_validation
+    from glit.planning.recipe import known_tables
     from glit.training.captions import short_text_note
     from glit.training.launch import train_on_ray
     from glit.training.loop import train
@@ -70,8 +71,9 @@ def train_command(
     if recipe is None and not resume:
         recipe = _default_recipe(console)
     config = config_of(
-        run, recipe=recipe, objective=objective, settings=overrides or [], resume=resume
-    )
+        run, recipe=recipe, objective=objective, settings=overrides or [], resume=resume,
+        known_tables=known_tables,
+    )  # fmt: skip
     if not (quiet or as_json):
         console.print(f"loading {config.model} for {config.objective} on {dataset}", soft_wrap=True)
         if note := short_text_note(config, dataset):

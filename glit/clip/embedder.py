@@ -13,18 +13,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glit.clip import ImageFit
 from glit.clip.encoder import ClipEncoder
-from glit.clip.image_processor import Preprocessing, read_preprocessing
-from glit.clip.kinds import make_encoder, open_model, open_tokenizer
+from glit.clip.image_fit import ImageFit
+from glit.clip.image_processor import Preprocessing
+from glit.clip.kinds import open_encoder
 from glit.clip.runs import find_model, trains_unmixed
 from glit.clip.text_rows import TextRows, lay_out
-from glit.clip.text_window import stretch_model
 from glit.errors import RunError
 from glit.images import Pixels
 from glit.models.device import pick_device
 from glit.models.files import weights_hash
-from glit.models.onednn import use_onednn
 from glit.models.tokenizer import TextTokenizer
 from glit.runtime.cores import num_threads
 from glit.runtime.prefetch import batched, map_ahead
@@ -89,30 +87,21 @@ class Embedder:
         """
         with without_bars():
             found = find_model(name, checkpoint)
-            model = open_model(found.folder)
-        side = getattr(model.config.vision_config, "image_size", 0)
-        preprocessing = read_preprocessing(found.folder, side=side)
-        if context:
-            stretch_model(model, context)
+            opened = open_encoder(found.folder, context=context, device=device)
+        preprocessing = opened.preprocessing
         if fit != "model":
             preprocessing = replace(preprocessing, fit=fit, shortest=0)
-        tokenizer = open_tokenizer(found.folder)
-        encoder = make_encoder(model.eval(), preprocessing, tokenizer, folder=found.folder)
-        placed = pick_device(device)
-        encoder = encoder.to(placed)
-        for part in encoder.linear_parts():
-            use_onednn(part)
         return cls(
             name=name,
             checkpoint=found.checkpoint,
             folder=found.folder,
-            encoder=encoder,
-            tokenizer=tokenizer,
+            encoder=opened.encoder,
+            tokenizer=opened.tokenizer,
             preprocessing=preprocessing,
-            context=context or encoder.context,
+            context=context or opened.encoder.context,
             batch_size=batch_size,
             num_workers=num_threads(num_workers),
-            device=placed,
+            device=pick_device(device),
             unmixed=trains_unmixed(found.folder),
             progress=progress or null_progress(),
         )

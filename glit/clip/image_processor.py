@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from glit.clip import ImageFit
+from glit.clip.image_fit import ImageFit
 from glit.clip.open_clip import image_values, is_open_clip
 from glit.errors import WeightsError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,13 @@ import torch
 
 from glit.clip.encoder import ClipEncoder
 from glit.clip.folder import load_model
-from glit.clip.image_processor import Preprocessing
+from glit.clip.image_processor import Preprocessing, read_preprocessing
 from glit.clip.open_clip import is_open_clip, load_open_clip
 from glit.clip.siglip import NaflexEncoder, SiglipEncoder, SiglipTokenizer
+from glit.clip.text_window import stretch_model
+from glit.models.device import pick_device
 from glit.models.files import model_type
+from glit.models.onednn import use_onednn
 from glit.models.pretrained import as_weights_error
 from glit.models.tokenizer import TextTokenizer
 
@@ -26,6 +30,16 @@ KINDS = {
 folders."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedModel:
+    """A model with all that it reads images and texts with."""
+
+    encoder: ClipEncoder
+    preprocessing: Preprocessing
+    """Resizing and normalisation of its images."""
+    tokenizer: TextTokenizer
+
+
 def is_siglip(folder: Path) -> bool:
     """Return whether a folder holds a SigLIP of either class, by its config.json."""
     return model_type(folder) in ("siglip", "siglip2")
@@ -34,6 +48,52 @@ def is_siglip(folder: Path) -> bool:
 def is_naflex(folder: Path) -> bool:
     """Return whether a folder holds a ``Siglip2Model``, whose images keep their aspect ratio."""
     return model_type(folder) == "siglip2"
+
+
+def open_encoder(
+    folder: Path, *, dtype: torch.dtype = torch.float32, context: int = 0, device: str = "auto"
+) -> OpenedModel:
+    """Open a model of one of the :data:`KINDS` to embed with; its linear layers on a CPU go
+    through oneDNN where they can.
+
+    Args:
+        folder: of the model's files.
+        dtype: of its weights.
+        context: text window in tokens, to which its own is brought; 0 is its own.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+
+    Raises:
+        WeightsError: the model, its preprocessing or its tokenizer cannot be used.
+        UserError: this machine does not have the device.
+    """
+    model = open_model(folder, dtype=dtype).eval()
+    side = getattr(model.config.vision_config, "image_size", 0)
+    opened = assemble(model, read_preprocessing(folder, side=side), folder, context=context)
+    encoder = opened.encoder.to(pick_device(device))
+    for part in encoder.linear_parts():
+        use_onednn(part)
+    return opened
+
+
+def assemble(
+    model: Any, preprocessing: Preprocessing, folder: Path, *, context: int = 0
+) -> OpenedModel:
+    """A loaded model with its text window, tokenizer and encoder.
+
+    Args:
+        model: of :func:`open_model`.
+        preprocessing: of its images.
+        folder: of the tokenizer's files.
+        context: as of :func:`open_encoder`.
+
+    Raises:
+        WeightsError: the tokenizer cannot be used, or has more tokens than the model.
+    """
+    if context:
+        stretch_model(model, context)
+    tokenizer = open_tokenizer(folder)
+    encoder = make_encoder(model, preprocessing, tokenizer, folder=folder)
+    return OpenedModel(encoder=encoder, preprocessing=preprocessing, tokenizer=tokenizer)
 
 
 def open_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> Any:

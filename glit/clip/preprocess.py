@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from glit.clip import ImageFit
+from glit.clip.image_fit import ImageFit
 from glit.clip.pooling import EDGE_TOLERANCE_PX
 from glit.errors import WeightsError
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float64, Int64
 
-from glit.clip import open_embedder
+from glit.clip.opening import open_embedder
 from glit.data.hash_index import near_groups
 from glit.data.meaning import near_duplicates
 from glit.data.schema import WITH_DISTANCE

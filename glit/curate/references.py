@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float32
 
-from glit.clip import open_embedder
+from glit.clip.opening import open_embedder
 from glit.data.reference_list import (
     NO_THUMBNAIL,
     Reference,

@@ -11,10 +11,9 @@ from glit.recipes.config import build_dataclass
 from glit.recipes.plugins import described
 from glit.rules import RULES
 from glit.rules.argmax import Argmax
-from glit.rules.calibration import Calibration
+from glit.rules.calibration import Calibration, identity_of_scores
 from glit.rules.lism import Lism
 from glit.rules.pairing import Pairing
-from glit.stages.pair import identity_of_scores
 
 
 def pairings_of(manifest: Manifest) -> list[Pairing]:
@@ -56,5 +55,5 @@ def _pairing(manifest: Manifest, recorded: RecordedRule) -> Pairing:
 
 def scores_of(manifest: Manifest) -> dict[str, Any]:
     """Return the identity of the scores, which a calibration must fit to; see
-    :func:`glit.stages.pair.identity_of_scores`."""
+    :func:`glit.rules.calibration.identity_of_scores`."""
     return identity_of_scores(as_plain(manifest.models), manifest.recipe.table("score"))

@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 from glit.doctor.models import Model, model_of
 from glit.errors import MissingExtraError
-from glit.planning.recipe import LEARN_TABLES, learn_table, load_recipe, load_table, read_tables
+from glit.planning.recipe import LEARN_TABLES, load_recipe, load_table, read_tables
 from glit.recipes.extras import missing_packages
 from glit.recipes.resources import builtin_recipes
 from glit.runtime.progress import size
 from glit.stages import all_steps, flow
+from glit.training.config import TrainConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +75,9 @@ def needs_of(recipe: str, settings: Sequence[str] = ()) -> Needs:
 def _start(recipe: str, settings: Sequence[str]) -> str:
     """The model that a training starts from; without its packages the settings are not checked."""
     try:
-        return load_table("train", recipe, overrides=settings).model
+        return load_table(TrainConfig, recipe, overrides=settings).model
     except (MissingExtraError, ModuleNotFoundError):
-        default = next(
-            each.default for each in fields(learn_table("train")) if each.name == "model"
-        )
+        default = next(each.default for each in fields(TrainConfig) if each.name == "model")
         return read_tables(recipe, overrides=settings)["train"].get("model", default)
 
 

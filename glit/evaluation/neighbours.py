@@ -5,7 +5,6 @@ Shapes: Q queries, C gallery items.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from jaxtyping import Int
 from glit.evaluation.collection import Collection
 from glit.evaluation.recall import Block
 from glit.evaluation.relevance import Relevance
-from glit.view.thumbnails import thumbnail
+from glit.images.thumbnails import data_url, thumbnail
 
 NEAREST = 3
 _PICTURE_SIDE = 240
@@ -101,8 +100,7 @@ def as_dicts(
 
     def picture(number: int) -> dict[str, str]:
         webp = thumbnail(collection.image(number), max_side=_PICTURE_SIDE)
-        url = f"data:image/webp;base64,{base64.b64encode(webp).decode()}"
-        return {"name": collection.names[number], "image": url}
+        return {"name": collection.names[number], "image": data_url(webp)}
 
     def text(number: int) -> dict[str, str]:
         return {"text": texts[number]}

@@ -11,6 +11,7 @@ jpeg         libjpeg-turbo, and which of its complaints mean damage
 soundness    damage to other formats
 zeros        pixels that stand for bytes that were lost
 likeness     whether two pictures look the same
+thumbnails   WebP files that are small enough for hundreds in one page
 colour       modes, depths, transparency and colour profiles
 """
 

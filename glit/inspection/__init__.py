@@ -17,4 +17,6 @@ scores         scores of captions with their own pictures
 matches        captions of another picture, by a model
 repairs        commands that repair
 inspect        all of it in one pass
+
+caption_statistics  lengths of the captions of published files, for ``glit stats``
 """

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from glit.errors import RecipeError
 from glit.recipes import plugins, toml_tables
-from glit.recipes.config import build_dataclass, enabled, on_by_default
+from glit.recipes.config import RecipeTable, build_dataclass, enabled, on_by_default
 from glit.recipes.toml_tables import naming_file
 from glit.stages import all_steps
 from glit.stages.base import parts_of
 from glit.stages.plan import Recipe
 
-LEARN_TABLES: dict[str, str] = {
-    "train": "glit.training.config:TrainConfig",
-    "evaluate": "glit.evaluation.config:EvaluateConfig",
-}
-"""Named, as importing them loads torch."""
+T = TypeVar("T", bound=RecipeTable)
+
+LEARN_TABLES = ("train", "evaluate")
+"""The tables of a recipe that are not for a build."""
 
 
 def load_recipe(name_or_path: str, *, overrides: Sequence[str] = ()) -> Recipe:
@@ -33,7 +31,8 @@ def load_recipe(name_or_path: str, *, overrides: Sequence[str] = ()) -> Recipe:
     """
     with naming_file(name_or_path):
         tables = read_tables(name_or_path, overrides=overrides)
-        _refuse_others(overrides, [step.name for step in all_steps()], what="a build")
+        steps = [step.name for step in all_steps()]
+        toml_tables.refuse_other_tables(overrides, steps, reader="a build", known=known_tables())
         recipe = recipe_from_dict({"about": "", **tables})
     _refuse_ignored(overrides, tables, recipe)
     return recipe
@@ -92,22 +91,18 @@ def recipes_differ(before: dict[str, Any], now: Recipe) -> str:
     )
 
 
-def load_table(table: str, name_or_path: str, *, overrides: Sequence[str] = ()) -> Any:
-    """The ``train`` or ``evaluate`` table of a recipe as its dataclass.
+def load_table(kind: type[T], name_or_path: str, *, overrides: Sequence[str] = ()) -> T:
+    """The table of training or of evaluation, as :func:`glit.recipes.toml_tables.load_table`.
+
+    Args:
+        kind: ``TrainConfig`` or ``EvaluateConfig``.
+        name_or_path, overrides: as of :func:`load_recipe`.
 
     Raises: as :func:`load_recipe`.
     """
-    kind = learn_table(table)
-    with naming_file(name_or_path):
-        tables = read_tables(name_or_path, overrides=overrides)
-        _refuse_others(overrides, [table], what=f"glit {table}".replace("evaluate", "eval"))
-        return build_dataclass(kind, tables.get(table, {}), where=f"[{table}]")
-
-
-def learn_table(table: str) -> type:
-    """The dataclass of ``train`` or ``evaluate``."""
-    module, _, class_name = LEARN_TABLES[table].partition(":")
-    return getattr(importlib.import_module(module), class_name)
+    return toml_tables.load_table(
+        kind, name_or_path, known_tables=known_tables, overrides=overrides
+    )
 
 
 def known_tables() -> list[str]:
@@ -152,13 +147,3 @@ def _refuse_ignored(overrides: Sequence[str], tables: dict[str, Any], recipe: Re
 
 def _keys(table: str, given: dict[str, Any]) -> str:
     return ", ".join(f"{table}.{key}" for key in given)
-
-
-def _refuse_others(overrides: Sequence[str], read: list[str], *, what: str) -> None:
-    """Refuse settings of tables that are known, but not read: they would change nothing."""
-    for override in overrides:
-        table = override.partition(".")[0].strip()
-        if table in known_tables() and table not in read:
-            raise RecipeError(
-                f"--set {override!r}: {what} does not read [{table}] (it reads {', '.join(read)})"
-            )

@@ -10,12 +10,15 @@ import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import glit.recipes.trust as trust
 from glit.errors import RecipeError, closest
 from glit.recipes import plugins
+from glit.recipes.config import RecipeTable, build_dataclass
 from glit.recipes.resources import builtin_recipes
+
+T = TypeVar("T", bound=RecipeTable)
 
 _RENAMED = {"match": "[score] (model, batch_size, device, precision) and [pair] (rule)"}
 """Tables of earlier versions, and what took their place."""
@@ -36,6 +39,31 @@ def naming_file(name_or_path: str | None) -> Iterator[None]:
         if not is_file or str(name_or_path) in said or said.startswith("--set"):
             raise
         raise RecipeError(f"{name_or_path}: {said.removeprefix('recipe: ')}") from error
+
+
+def load_table(
+    kind: type[T],
+    name_or_path: str,
+    *,
+    known_tables: Callable[[], Sequence[str]],
+    overrides: Sequence[str] = (),
+) -> T:
+    """One table of a recipe as its dataclass.
+
+    Args:
+        kind: the dataclass, which says the table's name.
+        name_or_path, known_tables, overrides: see :func:`read_tables`.
+
+    Raises:
+        RecipeError: unknown recipe, table or key; a value of the wrong type; an override of
+            another table.
+    """
+    name = kind.table
+    with naming_file(name_or_path):
+        tables = read_tables(name_or_path, known_tables=known_tables, overrides=overrides)
+        command = f"glit {name}".replace("evaluate", "eval")
+        refuse_other_tables(overrides, [name], reader=command, known=known_tables())
+        return build_dataclass(kind, tables.get(name, {}), where=f"[{name}]")
 
 
 def read_tables(
@@ -132,6 +160,28 @@ def overridden_tables(overrides: Sequence[str], *, known: Sequence[str]) -> dict
     for override in overrides:
         _apply_override(tables, override, known)
     return tables
+
+
+def refuse_other_tables(
+    overrides: Sequence[str], read: Sequence[str], *, reader: str, known: Sequence[str]
+) -> None:
+    """Refuse settings of tables that are known, but not read: they would change nothing.
+
+    Args:
+        overrides: ``table.key=value`` strings.
+        read: the tables that are read.
+        reader: what reads them, for the message.
+        known: the tables that a recipe may hold.
+
+    Raises:
+        RecipeError: names the setting.
+    """
+    for override in overrides:
+        table = override.partition(".")[0].strip()
+        if table in known and table not in read:
+            raise RecipeError(
+                f"--set {override!r}: {reader} does not read [{table}] (it reads {', '.join(read)})"
+            )
 
 
 def _read_with_bases(

@@ -101,3 +101,26 @@ def read_calibration(file: Path) -> Calibration:
     if not isinstance(values, dict):
         raise RecipeError(f"{file}: not a calibration")
     return Calibration.from_dict(values, where=str(file))
+
+
+def identity_of_scores(
+    models: Mapping[str, Mapping[str, str]], score: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the identity of scores, which a calibration must fit to: the models behind the scores,
+    and how they saw regions.
+
+    Args:
+        models: identities by role, as in the manifest; after a merge of several, ``matcher-2``.
+        score: the table ``[score]``.
+    """
+    crop = score.get("crop", "tight")
+    return {
+        **models.get("matcher", {}),
+        **({} if crop == "tight" else {"crop": crop}),
+        **({} if (scale := score.get("dense_scale", 1.0)) == 1 else {"dense_scale": scale}),
+        **{
+            role: dict(model)
+            for role, model in models.items()
+            if role.partition("-")[0] in ("grounder", "opinion") or role.startswith("matcher-")
+        },
+    }

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from glit.backends.base import Backend
-from glit.clip import open_embedder
+from glit.clip.opening import open_embedder
 from glit.data.records import Drop, Sample
 from glit.data.reference_list import ReferenceList
 from glit.data.resemblance import thumbnail

@@ -18,7 +18,7 @@ from glit.errors import RecipeError
 from glit.models.weights import Resolved
 from glit.recipes.config import Choice, RecipeTable, added, as_table, identity, require_value
 from glit.rules import RULES
-from glit.rules.calibration import Calibration
+from glit.rules.calibration import Calibration, identity_of_scores
 from glit.rules.evidence import LOGPROBS
 from glit.rules.pairing import Pairing
 from glit.rules.protocol import OPENAI_SCALE, Rule, Weighed
@@ -132,29 +132,6 @@ class PairConfig(RecipeTable):
                 f"{_in_words(calibration.scores)}, not for those of {_in_words(scores)}; fit one "
                 "with glit pairs calibrate"
             )
-
-
-def identity_of_scores(
-    models: Mapping[str, Mapping[str, str]], score: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the identity of scores, which a calibration must fit to: the models behind the scores,
-    and how they saw regions.
-
-    Args:
-        models: identities by role, as in the manifest; after a merge of several, ``matcher-2``.
-        score: the table ``[score]``.
-    """
-    crop = score.get("crop", "tight")
-    return {
-        **models.get("matcher", {}),
-        **({} if crop == "tight" else {"crop": crop}),
-        **({} if (scale := score.get("dense_scale", 1.0)) == 1 else {"dense_scale": scale}),
-        **{
-            role: dict(model)
-            for role, model in models.items()
-            if role.partition("-")[0] in ("grounder", "opinion") or role.startswith("matcher-")
-        },
-    }
 
 
 def _without_licence(scores: Mapping[str, Any]) -> dict[str, Any]:

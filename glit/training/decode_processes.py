@@ -26,7 +26,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from glit.clip import ImageFit
+from glit.clip.image_fit import ImageFit
 from glit.errors import GlitError, RunError
 from glit.training.sample import EncodedImage
 

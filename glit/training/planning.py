@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from glit.clip import ImageFit
+from glit.clip.image_fit import ImageFit
 from glit.clip.preprocess import fit_boxes
 from glit.data.captions import SHORT, text_of_kind
 from glit.dataset.columns import RowGroup

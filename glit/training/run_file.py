@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from torch import nn
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.models.files import weights_hash
-from glit.planning.recipe import load_table, overridden_tables, read_tables
 from glit.recipes.config import as_table, build_dataclass
 from glit.recipes.plugins import plugin_of, require_loaded
+from glit.recipes.toml_tables import load_table, overridden_tables, read_tables
 from glit.storage.store import Store
 from glit.training.config import TrainConfig
 from glit.training.mixture import Mixture
@@ -106,6 +106,7 @@ def config_of(
     objective: str | None,
     settings: Sequence[str],
     resume: bool,
+    known_tables: Callable[[], Sequence[str]],
 ) -> TrainConfig:
     """The configuration from what a user gave, and for ``--resume`` from the run's file.
 
@@ -115,6 +116,7 @@ def config_of(
         objective: replaces the recipe's.
         settings: ``train.key=value``.
         resume: go on with the run's own settings; what is named here may not contradict them.
+        known_tables: returns the names of the tables that a recipe may hold.
 
     Raises:
         RecipeError: an unknown key, a wrong value, or a contradiction.
@@ -122,7 +124,8 @@ def config_of(
     """
     changes = list(settings)
     if objective is not None:
-        said = overridden_tables(changes).get("train", {}).get("objective", objective)
+        given = overridden_tables(changes, known=known_tables()).get("train", {})
+        said = given.get("objective", objective)
         if said != objective:
             raise RecipeError(
                 f"--objective {objective} and --set train.objective={said} differ; give one"
@@ -131,10 +134,10 @@ def config_of(
     if not resume:
         if recipe is None:
             raise RecipeError(f"{run}: a new run wants a recipe (built in: mini, fast-goal, ...)")
-        return load_table("train", recipe, overrides=changes)
-    named = overridden_tables(changes)
+        return load_table(TrainConfig, recipe, known_tables=known_tables, overrides=changes)
+    named = overridden_tables(changes, known=known_tables())
     if recipe is not None:
-        named = read_tables(recipe, overrides=changes)
+        named = read_tables(recipe, known_tables=known_tables, overrides=changes)
     return resumed_config(run, json.loads(json.dumps(named.get("train", {}))))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from glit.clip import ImageFit
+from glit.clip.image_fit import ImageFit
 from glit.clip.preprocess import crop, touched_patches, write_fitted
 from glit.data.rle import decode_rle, read_rle
 from glit.dataset.columns import RowGroup

@@ -8,11 +8,9 @@ from typing import Literal, cast
 
 import torch
 
-from glit.clip.encoder import ClipEncoder
 from glit.clip.image_processor import Preprocessing, read_preprocessing
-from glit.clip.kinds import is_naflex, is_siglip, make_encoder, open_model, open_tokenizer
+from glit.clip.kinds import OpenedModel, assemble, is_naflex, is_siglip, open_model
 from glit.clip.runs import OBJECTIVE, find_model, read_objective
-from glit.clip.text_window import stretch_model
 from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import is_grounded_schema
 from glit.errors import DatasetError, InputError, RecipeError, WeightsError
@@ -112,15 +110,16 @@ def prepare(
         )
     if is_siglip(start):
         _check_siglip_suffices(config, objective)
-    opened = [Dataset(path, image_root=config.image_root) for path in (dataset, *config.also)]
-    mixture = Mixture(opened, config.weights)
+    parts = [Dataset(path, image_root=config.image_root) for path in (dataset, *config.also)]
+    mixture = Mixture(parts, config.weights)
     _check_fit(config, mixture, objective)
     _check_apart(config, mixture)
     check_captions(config, mixture, objective)
     if objective.needs.pooled_tokens:
-        for part in opened:
+        for part in parts:
             check_tokenizer(part, config.model, start)
-    encoder, found, tokenizer = _encoder(config, objective, start, checkpoint)
+    opened = _opened(config, objective, start, checkpoint)
+    encoder, found, tokenizer = opened.encoder, opened.preprocessing, opened.tokenizer
     with torch.random.fork_rng(devices=[]):  # whatever was drawn before, its start is the seed's
         torch.manual_seed(config.seed)
         module = objective.module(encoder)
@@ -159,25 +158,24 @@ def prepare(
     )
 
 
-def _encoder(
+def _opened(
     config: TrainConfig, objective: Objective, start: Path, checkpoint: Path | None
-) -> tuple[ClipEncoder, Preprocessing, TextTokenizer]:
-    """The model with its window, frozen but for what is to be learned; preprocessing, tokenizer."""
+) -> OpenedModel:
+    """The model with its window, frozen but for what is to be learned."""
     _check_towers(config, objective)
     model = open_model(start if config.lora_rank else checkpoint or start)
-    stretch_model(model, config.context)
+    found = read_preprocessing(start)  # of any size: train.image_fit makes the squares
+    opened = assemble(model, found, start, context=config.context)
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    found, tokenizer = read_preprocessing(start), open_tokenizer(start)
-    encoder = make_encoder(model, found, tokenizer)
     lock_towers(model, config)
     if config.lora_rank:
         add_adapters(model, config)
         if checkpoint is not None:
             read_adapters(checkpoint, model)
     if objective.own_encoders:
-        encoder.requires_grad_(False)
-    return encoder, found, tokenizer
+        opened.encoder.requires_grad_(False)
+    return opened
 
 
 def check_tokenizer(dataset: Dataset, model: str, folder: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glit.images.thumbnails import data_url, thumbnail
 from glit.version import __version__
 from glit.view.page_file import json_for_html, page_html
 from glit.view.report import page_title, write_page
-from glit.view.thumbnails import data_url, thumbnail
 
 if TYPE_CHECKING:
     from glit.inspection.findings import AuditReport

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from jaxtyping import Float
 
-from glit.clip import open_embedder
+from glit.clip.opening import open_embedder
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import GlitError, InputError, MissingExtraError, RunError
 from glit.images import ImageError, decode

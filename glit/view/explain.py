@@ -15,6 +15,7 @@ from glit.dataset.query import NUMBER, connect, numbered
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row, captions_of, is_grounded
 from glit.errors import InputError
+from glit.images.thumbnails import MAX_BYTES, MAX_SIDE
 from glit.plain import as_plain
 from glit.stages import all_reasons
 from glit.stages.split import SplitConfig, SplitStage
@@ -23,7 +24,6 @@ from glit.view.originals import Originals
 from glit.view.report import thumbnail_url
 from glit.view.samples import sample
 from glit.view.story import story
-from glit.view.thumbnails import MAX_BYTES, MAX_SIDE
 
 _NEXT_BEST = 3
 """Other regions that are named for a sentence."""

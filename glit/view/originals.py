@@ -14,10 +14,10 @@ from typing import Self
 
 from glit.errors import InputError
 from glit.images import ImageError
+from glit.images.thumbnails import data_url, thumbnail
 from glit.inputs.files import ImageFiles
 from glit.inputs.source import find_source
 from glit.storage.store import Store, inside
-from glit.view.thumbnails import data_url, thumbnail
 
 _STATE = "work/state.json"
 

@@ -12,11 +12,11 @@ from PIL import Image
 from glit.data.reference_list import Reference, ReferenceList
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.images import ImageError
+from glit.images.thumbnails import data_url, thumbnail
 from glit.version import __version__
 from glit.view.originals import Originals
 from glit.view.page_file import json_for_html, page_html
 from glit.view.report import page_title, write_page
-from glit.view.thumbnails import data_url, thumbnail
 
 if TYPE_CHECKING:
     from glit.curate.references import Overlap

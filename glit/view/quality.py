@@ -16,10 +16,10 @@ from glit.dataset.query import NUMBER, numbered
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import RecipeError
 from glit.images import ImageError
+from glit.images.thumbnails import data_url, thumbnail
 from glit.stages.quality import QualityConfig
 from glit.view.charts import Chart, charts
 from glit.view.originals import Originals
-from glit.view.thumbnails import data_url, thumbnail
 
 _PICTURES = 5
 """On each side of a threshold."""

@@ -16,6 +16,7 @@ from glit.dataset.row import Row
 from glit.dataset.select import Selection, select
 from glit.errors import InputError
 from glit.images import ImageError
+from glit.images.thumbnails import data_url, thumbnail
 from glit.plain import as_plain
 from glit.runtime.prefetch import map_ahead
 from glit.runtime.progress import StageProgress, null_progress
@@ -29,7 +30,6 @@ from glit.view.page_file import report_html
 from glit.view.quality import quality
 from glit.view.samples import sample
 from glit.view.story import left_out, story
-from glit.view.thumbnails import data_url, thumbnail
 
 _SAY_NOTHING = ("dataset", "data", "out", "output")
 """Names of folders that many datasets have."""

@@ -22,6 +22,7 @@ from glit.evaluation.scorers.finelip import FineLipScore
 from glit.evaluation.scorers.sentence_patches import SentencePatches
 from glit.planning.recipe import load_table
 from glit.runtime.tables import markdown
+from glit.training.config import TrainConfig
 from glit.training.run_file import settings
 from tools.measure.scene_world import Scenes
 
@@ -122,7 +123,7 @@ def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended) -> None:
     assert [each["name"] for each in kept] == ["none", "clip", "siglip"]
     taught = ("fg-clip", "glit negative_weight=1 batch_size=64")
     assert "| fg-clip |" in run(replace(request, objectives=taught), said.append)
-    config = load_table("train", "mini", overrides=["train.objective=siglip"])
+    config = load_table(TrainConfig, "mini", overrides=["train.objective=siglip"])
     earlier = {"train": settings(replace(config, batch_size=64))}
     folder = tmp_path / "runs" / "1200" / "siglip" / "0.001-0"
     (folder / "run.json").write_text(json.dumps(earlier))

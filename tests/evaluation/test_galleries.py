@@ -14,6 +14,7 @@ from PIL import Image
 
 from glit.cli.main import app
 from glit.evaluation.collection import JointCollection, open_collection
+from glit.evaluation.config import EvaluateConfig
 from glit.planning.recipe import load_table
 from glit.published import measured
 
@@ -141,7 +142,7 @@ def test_the_commands_of_the_page(
     given = group.commands["eval"].make_context("eval", [task, *shlex.split(words)]).params
     collection = open_collection(
         given["dataset"],
-        load_table("evaluate", "mini", overrides=given["overrides"] or []),
+        load_table(EvaluateConfig, "mini", overrides=given["overrides"] or []),
         kind=given["kind"],
         images=given["images"],
         split=given.get("split"),

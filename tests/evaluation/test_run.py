@@ -24,7 +24,7 @@ def test_a_scorer_that_is_not_there(tiny_clip, make_dataset) -> None:
     with pytest.raises(RecipeError, match="'cosin': wanted one of cosine, sentence-average"):
         evaluate("retrieval", [str(tiny_clip)], str(make_dataset(2)), config(scorer="cosin"))
     with pytest.raises(RecipeError, match="did you mean 'cosine'"):
-        load_table("evaluate", "mini", overrides=["evaluate.scorer=cosin"])
+        load_table(EvaluateConfig, "mini", overrides=["evaluate.scorer=cosin"])
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 import pytest
 
 from glit.errors import RecipeError
+from glit.evaluation.config import EvaluateConfig
 from glit.planning.recipe import load_recipe, load_table, recipe_from_dict
 from glit.recipes.config import is_enabled
 from glit.recipes.resources import builtin_recipes
+from glit.training.config import TrainConfig
 from glit.training.objectives import OBJECTIVES
 
 
@@ -77,14 +79,16 @@ def test_round_trip_through_plain_values():
 
 
 def test_there_is_a_recipe_for_every_objective():
-    assert {load_table("train", name).objective for name in builtin_recipes()} == set(OBJECTIVES)
+    assert {load_table(TrainConfig, name).objective for name in builtin_recipes()} == set(
+        OBJECTIVES
+    )
 
 
 def test_a_setting_that_nobody_reads_is_refused():
     with pytest.raises(RecipeError, match=r"'train.lr=3': a build does not read \[train\]"):
         load_recipe("mini", overrides=["train.lr=3"])
     with pytest.raises(RecipeError, match=r"glit eval does not read \[score\] .it reads evaluate"):
-        load_table("evaluate", "mini", overrides=["score.model=mini-matcher"])
+        load_table(EvaluateConfig, "mini", overrides=["score.model=mini-matcher"])
 
 
 @pytest.mark.parametrize(
@@ -100,11 +104,11 @@ def test_errors_name_the_file(tmp_path, text: str, said: str) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(text)
     with pytest.raises(RecipeError) as caught:
-        load_table("train", str(path))
+        load_table(TrainConfig, str(path))
     assert str(caught.value) == f"{path}: {said}"
     path.write_text("")
     with pytest.raises(RecipeError, match="^--set"):
-        load_table("train", str(path), overrides=["trian.lr=1"])
+        load_table(TrainConfig, str(path), overrides=["trian.lr=1"])
     path.write_text("[pair]\nrul = 1\n")
     with pytest.raises(RecipeError) as caught:
         load_recipe(str(path))

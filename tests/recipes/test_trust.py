@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from glit.cli.main import app
 from glit.errors import RecipeError
 from glit.planning.recipe import load_recipe, load_table
+from glit.training.config import TrainConfig
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +56,7 @@ def test_what_trusts_is_refused_in_a_file_and_named(recipe, text, key):
         load_recipe(str(path))
     assert "\n" not in str(said.value)
     with pytest.raises(RecipeError, match=key):
-        load_table("train", str(path))
+        load_table(TrainConfig, str(path))
     with pytest.raises(RecipeError, match=key):
         load_recipe(str(recipe(f'base = "{path}"\n', "based")))
 

@@ -24,10 +24,12 @@ from warm import Warm, needs_a_shell
 
 from glit.cli import options
 from glit.cli.main import app
-from glit.planning.recipe import LEARN_TABLES, load_recipe, load_table
+from glit.evaluation.config import EvaluateConfig
+from glit.planning.recipe import load_recipe, load_table
 from glit.recipes.config import Choice
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps
+from glit.training.config import TrainConfig
 from tools.docs import DOCS, pages
 from tools.docs_api import EXAMPLES
 from tools.site_hooks import on_page_markdown
@@ -130,9 +132,8 @@ def test_every_command_in_the_docs_parses(line, monkeypatch):
     settings = given.get("overrides") or ()
     recipe = given.get("recipe") if given.get("recipe") in builtin_recipes() else "flism"
     if line.startswith(("glit train ", "glit eval ")):
-        load_table(
-            "train" if "train" in line.split()[1] else "evaluate", recipe, overrides=settings
-        )
+        kind = TrainConfig if "train" in line.split()[1] else EvaluateConfig
+        load_table(kind, recipe, overrides=settings)
     elif line.startswith("glit build "):
         files = {"caption": given.get("captions"), "propose": given.get("regions")}
         brought = [f"{name}.backend=provided" for name, file in files.items() if file]
@@ -297,9 +298,7 @@ OF_TODAY = [page for page in PROSE_PAGES if page.name != "CHANGELOG.md"]
 @pytest.mark.parametrize("page", OF_TODAY, ids=lambda page: page.name)
 def test_every_key_of_a_recipe_in_backticks_exists(page):
     known = {step.name: keys_of(step.config) for step in all_steps()}
-    for name, where in LEARN_TABLES.items():
-        module, _, kind = where.partition(":")
-        known[name] = keys_of(getattr(importlib.import_module(module), kind))
+    known |= {kind.table: keys_of(kind) for kind in (TrainConfig, EvaluateConfig)}
     for text in IN_BACKTICKS.findall(prose(page)):
         found = re.match(rf"(?:--set '?)?({'|'.join(known)})\.([a-z_]+)(?![a-z_.(])", text)
         if found and found[2] not in ("py", "md", "toml", "key"):

@@ -57,10 +57,10 @@ def test_values_that_cannot_be(kind, changes, message: str) -> None:
 
 def test_a_key_of_another_objective_is_ignored_aloud_and_an_unknown_one_is_refused() -> None:
     with pytest.warns(UserWarning, match=r"\[train\] lambda_tsl: ignored, objective = 'clip'"):
-        load_table("train", "clip", overrides=["train.lambda_tsl=2.0"])
+        load_table(TrainConfig, "clip", overrides=["train.lambda_tsl=2.0"])
     with pytest.raises(RecipeError, match="unknown key 'lambda_tls'; did you mean 'lambda_tsl'"):
-        load_table("train", "fast-goal", overrides=["train.lambda_tls=2.0"])
-    found = load_table("train", "fast-goal", overrides=["train.lambda_tsl=2"])
+        load_table(TrainConfig, "fast-goal", overrides=["train.lambda_tls=2.0"])
+    found = load_table(TrainConfig, "fast-goal", overrides=["train.lambda_tsl=2"])
     assert found.make_objective() == FastGoal(lambda_tsl=2.0)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from glit.errors import InputError, RecipeError
+from glit.planning.recipe import known_tables
 from glit.training.config import TrainConfig
 from glit.training.loop import train
 from glit.training.objectives.fast_goal import FastGoal
@@ -31,7 +32,10 @@ def run(tiny_clip, make_dataset, tmp_path) -> Path:
 
 
 def resumed(run: Path, *changes: str, recipe: str | None = None, objective: str | None = None):
-    return config_of(run, recipe=recipe, objective=objective, settings=changes, resume=True)
+    return config_of(
+        run, recipe=recipe, objective=objective, settings=changes, resume=True,
+        known_tables=known_tables,
+    )  # fmt: skip
 
 
 def test_the_file_holds_every_key(run, tiny_clip) -> None:

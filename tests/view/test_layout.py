@@ -14,12 +14,12 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from glit.dataset.reader import Dataset
+from glit.images.thumbnails import data_url
 from glit.sample import write_sample
 from glit.view.compare import compare_data
 from glit.view.explain import explain, explain_page
 from glit.view.page_file import report_html
 from glit.view.report import report_data
-from glit.view.thumbnails import data_url
 
 FAR = "http://pictures.test/"
 PLACES = """[...document.querySelectorAll('img, section, .card, .dropped-card, .query')].map(

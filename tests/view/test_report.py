@@ -11,9 +11,9 @@ import pytest
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
+from glit.images.thumbnails import MAX_BYTES
 from glit.view.page_file import json_for_html, report_html
 from glit.view.report import report_data, write_page, write_report
-from glit.view.thumbnails import MAX_BYTES
 
 VERSION_1 = Path(__file__).parent.parent / "files" / "version-1"
 

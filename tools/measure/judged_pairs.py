@@ -135,7 +135,7 @@ def calibrated(
         samples: what to fit on.
         rule: whose values are calibrated.
         table: the rule and its options, as in ``[pair]``.
-        scores: what gave the scores; see :func:`glit.stages.pair.identity_of_scores`.
+        scores: what gave the scores; see :func:`glit.rules.calibration.identity_of_scores`.
 
     Raises:
         RecipeError: all pairs are right, or all wrong.

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from glit import open_dataset
-from glit.clip import open_embedder
+from glit.clip.opening import open_embedder
 from glit.dataset.reader import Dataset
 from glit.inspection.findings import AuditReport, Estimate, Tally
 from glit.inspection.inspect import inspect

@@ -19,7 +19,7 @@ from PIL import Image
 from glit.bench.objectives.measure import hits
 from glit.bench.objectives.run import MINI_STARTS
 from glit.bench.scenes import build_scenes, paint
-from glit.clip import ImageFit
+from glit.clip.image_fit import ImageFit
 from glit.dataset.local_pairs import LocalPair
 from glit.evaluation.collection import Text, all_captions
 from glit.evaluation.config import EvaluateConfig

@@ -20,7 +20,7 @@ from glit.data.geometry import Boxes
 from glit.errors import RecipeError, WeightsError
 from glit.gpu.convolutions import no_tf32_convolutions
 from glit.images import Pixels
-from glit.models.device import pick_device, torch_dtype
+from glit.models.device import torch_dtype
 from glit.models.files import model_type, weight_files
 from glit.models.weights import Resolved
 from glit.recipes.extras import require
@@ -41,27 +41,23 @@ class ClipMatcher:
         require("models", needed_for="the matcher")
         import torch
 
-        from glit.clip.image_processor import read_preprocessing, says_preprocessing
-        from glit.clip.kinds import make_encoder, open_model, open_tokenizer
-        from glit.models.onednn import use_onednn
+        from glit.clip.image_processor import says_preprocessing
+        from glit.clip.kinds import open_encoder
 
         self._torch = torch
         self._batch_size = config.batch_size
         if not says_preprocessing(model.path):
             raise WeightsError(f"{model.path}: it holds no preprocessor_config.json")
         try:
-            loaded = open_model(model.path, dtype=torch_dtype(config.precision)).eval()
+            opened = open_encoder(
+                model.path, dtype=torch_dtype(config.precision), device=config.device
+            )
         except (OSError, ValueError) as error:
             raise WeightsError(
                 f"model {model.name!r}: cannot be loaded as CLIP ({error})"
             ) from error
-        side = getattr(loaded.config.vision_config, "image_size", 0)
-        self.preprocessing = read_preprocessing(model.path, side=side)
-        self.tokenizer = open_tokenizer(model.path)
-        encoder = make_encoder(loaded, self.preprocessing, self.tokenizer, folder=model.path)
-        self.encoder = encoder.to(pick_device(config.device))
-        for part in self.encoder.linear_parts():
-            use_onednn(part)
+        self.encoder, self.tokenizer = opened.encoder, opened.tokenizer
+        self.preprocessing = opened.preprocessing
         self.context = self.encoder.context
 
     def embed_regions(

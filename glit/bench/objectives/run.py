@@ -285,7 +285,7 @@ def _trained(
     """
     changes = _settings(request, variant, rates, seed)
     if (folder / RUN_FILE).is_file():
-        config = load_table("train", request.world.recipe, overrides=changes)
+        config = load_table(TrainConfig, request.world.recipe, overrides=changes)
         if other := contradictions(folder, config):
             raise InputError(f"{folder}: now wanted {other}; choose another folder with -o")
     words = (word for each in changes for word in ("--set", each))
@@ -315,7 +315,7 @@ def _table(world: World, variant: Variant) -> TrainConfig:
     """The table ``train`` of a variant, but for rates, seeds and epochs."""
     settings = [f"train.objective={variant.objective}", *world.settings]
     own = _own_settings(world, variant)
-    return load_table("train", world.recipe, overrides=[*settings, *own])
+    return load_table(TrainConfig, world.recipe, overrides=[*settings, *own])
 
 
 def _own_settings(world: World, variant: Variant) -> list[str]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from glit.clip import ImageFit
+from glit.clip.image_fit import ImageFit
 from glit.dataset.reader import Dataset
 from glit.errors import UserError
 from glit.evaluation.collection import Collection, DatasetCollection
@@ -18,6 +18,7 @@ from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.scorers.protocol import Vectors
 from glit.planning.recipe import load_table
 from glit.recipes.config import as_table
+from glit.training.config import TrainConfig
 from glit.training.run_file import dataset_hash
 
 LR_FACTORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -118,7 +119,7 @@ class Datasets:
 
     @property
     def start(self) -> str:
-        return load_table("train", self.recipe, overrides=self.settings).model
+        return load_table(TrainConfig, self.recipe, overrides=self.settings).model
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -127,7 +128,7 @@ class Datasets:
     def defaults(self) -> dict[str, Any]:
         """Fields of a ``Request`` from the training set, the recipe and the overrides: number of
         samples, batch size, epochs and learning rates to try."""
-        config = load_table("train", self.recipe, overrides=self.settings)
+        config = load_table(TrainConfig, self.recipe, overrides=self.settings)
         factors = LR_FACTORS if self.validation else (1.0,)
         return {
             "sizes": (len(Dataset(self.train)),),
@@ -177,7 +178,7 @@ class Datasets:
     def evaluation(self, *, context: int = 248, image_fit: ImageFit = "resize") -> EvaluateConfig:
         trained_so = [f"evaluate.context={context}", f'evaluate.image_fit="{image_fit}"']
         own = [each for each in self.overrides if each.startswith("evaluate.")]
-        return load_table("evaluate", self.recipe, overrides=[*trained_so, *own])
+        return load_table(EvaluateConfig, self.recipe, overrides=[*trained_so, *own])
 
     def told(self) -> dict[str, Any]:
         paths = {"train": self.train, "test": self.test, "validation": self.validation}

@@ -7,7 +7,7 @@ import io
 
 from PIL import Image
 
-from glit.images import decode
+from glit.images.decoding import decode
 
 MAX_SIDE = 640
 """Pixels of the longer side; smaller images stay as they are."""

@@ -10,7 +10,7 @@ from building import png
 from PIL import Image
 
 from glit.images import ImageError
-from glit.view.thumbnails import MAX_BYTES, MAX_SIDE, thumbnail
+from glit.images.thumbnails import MAX_BYTES, MAX_SIDE, thumbnail
 
 
 def test_small_images_keep_their_size():
