@@ -21,6 +21,7 @@ from glit.errors import InputError, RecipeError, RunError, UserError, WeightsErr
 from glit.training import loop
 from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig
+from glit.training.log import numbers
 from glit.training.loop import train
 from glit.training.schedule import total_steps
 
@@ -386,3 +387,8 @@ def test_a_caption_that_fills_a_window_that_is_no_multiple_of_8(
 
 def long_caption(index: int, row) -> None:
     row["caption"] = " ".join(["red"] * 200)
+
+
+def test_figures_of_an_objective_may_be_plain_numbers() -> None:
+    assert numbers([torch.tensor([1.5]), 2.0, 3]) == [1.5, 2.0, 3.0]
+    assert numbers([2.0, torch.tensor(1.5, dtype=torch.float64)]) == [2.0, 1.5]
