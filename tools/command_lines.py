@@ -143,6 +143,7 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("import", "split"): ["all"],
     ("pair", "overrides"): ["pair.rule=centred"],
     ("pairs", "confidence"): ["0.9"],
+    ("pairs certify", "num"): ["30"],
     ("pairs", "error"): ["0.1"],
     ("pairs", "judged"): [],
     ("pairs", "of"): ["sentences"],
