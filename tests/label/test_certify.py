@@ -21,6 +21,7 @@ from glit.label.audit_server import AuditQuestions
 from glit.label.server import LabelSite
 from glit.runtime.local_server import address_of, loopback_server
 from glit.verdicts.record import Said, append, read_audit
+from tools.measure.audits import of_scenes
 from tools.measure.judged_pairs import judged
 
 
@@ -330,3 +331,17 @@ def test_sentences_and_boxes_are_judged_too(scenes, tmp_path, of, words):
     made = glit.certify(dataset.path, file, output=tmp_path / of)
     assert made.certificate is not None and [*glit.verify(tmp_path / of)] == []
     assert f"verdicts-{of}.jsonl" in glit.open_dataset(tmp_path / of).manifest.files
+
+
+def test_simulated_audits_know_the_truth_of_scenes(scenes):
+    dataset, right = scenes
+    folder = Path(dataset.path)
+    of, wrong = of_scenes(folder, folder.parent / "scenes" / "ground_truth.parquet")
+    truth = [
+        bool(right[row.sample_id][pair.sentence, pair.region])
+        for row in dataset.rows(images=False)
+        for pair in row.pairs
+        if not pair.global_wins
+    ]
+    assert len(of) == len(wrong) == len(truth)
+    assert wrong.sum() == len(truth) - sum(truth) > 0

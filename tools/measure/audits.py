@@ -1,6 +1,7 @@
 """Simulate audits: how often claims are false, and how many verdicts they want.
 
 python -m tools.measure.audits [--picture docs/certify.svg]     the tables of docs/certify.md
+python -m tools.measure.audits --scenes DATASET GROUND_TRUTH    audits of a dataset of scenes
 
 Items are wrong or right with predictions of a known quality; each audit draws and bets as
 ``glit pairs certify`` does. Claims are tested where they are just false; verdicts are counted until
@@ -18,11 +19,16 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from glit import open_dataset
+from glit.dataset.certificate import items_of
 from glit.verdicts.bets import log_wealth
 from glit.verdicts.claims import bounds, exact_at_most
 from glit.verdicts.draw import Population, mixed, uncertainty, weights
+from glit.verdicts.record import Claim
+from tools.measure.judged_pairs import judged
 
 ITEMS, AUDITS, ALPHA, ERROR, POWER = 20_000, 1000, 0.05, 0.05, 0.9
+AUCS, CLAIMS = (0.5, 0.7, 0.9, 0.99), (0.02, 0.05, 0.10)
 _SHOWN = 0.03
 """The share of wrong items in the picture."""
 KINDS = (
@@ -103,17 +109,11 @@ def wanted(of: Population, wrong: np.ndarray, start: int, audits: int) -> int:
 
 def tables() -> None:
     """Print both tables in Markdown."""
-    shares = (0.02, 0.05, 0.10)
-    print("| probabilities | " + " | ".join(f"claim {share:.0%}" for share in shares) + " |")
-    print("|---|" + "---:|" * len(shares))
-    for kind, auc in KINDS:
-        row = []
-        for share in shares:
-            after = proved_after(
-                *drawn(share, kind, auc), limit=share, deadline=200, most=400, audits=AUDITS
-            )  # fmt: skip
-            row.append(f"{np.isfinite(after).mean():.1%}")
-        print(f"| {named(kind, auc)} | " + " | ".join(row) + " |", flush=True)
+    print("| probabilities | " + " | ".join(f"AUC {auc:g}" for auc in AUCS) + " |")
+    print("|---|" + "---:|" * len(AUCS))
+    for kind in ("calibrated", "of another level", "reversed"):
+        row = [" / ".join(_false_claims(kind, auc)) for auc in AUCS]
+        print(f"| {kind} | " + " | ".join(row) + " |", flush=True)
     shares = (0.01, 0.02, 0.03, 0.04)
     exact = {share: exact_test(share) for share in shares}
     print("\n| probabilities | " + " | ".join(f"{share:.0%} wrong" for share in shares) + " |")
@@ -126,6 +126,41 @@ def tables() -> None:
             found = wanted(*drawn(share, kind, auc), exact[share], audits)
             row.append(f"{found} ({found / exact[share]:.2f})")
         print(f"| {named(kind, auc)} | " + " | ".join(row) + " |", flush=True)
+
+
+def _false_claims(kind: str, auc: float) -> list[str]:
+    """How often claims of each of :data:`CLAIMS` that are just false are proved."""
+    found = []
+    for share in CLAIMS:
+        of, wrong = drawn(share, kind, auc)
+        after = proved_after(of, wrong, limit=share, deadline=200, most=400, audits=AUDITS)
+        found.append(f"{np.isfinite(after).mean():.1%}")
+    return found
+
+
+def of_scenes(dataset: Path, ground_truth: Path) -> tuple[Population, np.ndarray]:
+    """The pairs of a dataset of scenes, by their own probabilities; and which are wrong."""
+    opened = open_dataset(dataset)
+    items = items_of(opened, Claim())
+    right = [each.right for each in judged(opened, ground_truth)]
+    places = zip(items.row, items.first, items.second, strict=True)
+    return items.population, np.array([not right[row][s, region] for row, s, region in places])
+
+
+def table_of_scenes(of: Population, wrong: np.ndarray) -> None:
+    """Print how often a claim that is just false is proved, with probabilities of three kinds."""
+    share = float(wrong.mean())
+    print(f"{len(wrong)} pairs, {share:.1%} wrong; {AUDITS} audits\n")
+    print("| probabilities | proved |\n|---|---:|")
+    for kind, predicted in (
+        ("the dataset's", of.predicted),
+        ("constant", np.full(len(wrong), share)),
+        ("reversed", 1 - of.predicted),
+    ):
+        after = proved_after(
+            population(predicted), wrong, limit=share, deadline=200, most=400, audits=AUDITS
+        )
+        print(f"| {kind} | {np.isfinite(after).mean():.1%} |", flush=True)
 
 
 def named(kind: str, auc: float) -> str:
@@ -177,7 +212,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--scenes", type=Path, nargs=2)
     given = parser.parse_args()
+    if given.scenes is not None:
+        table_of_scenes(*of_scenes(*given.scenes))
+        sys.exit()
     if given.picture is not None:
         draw(given.picture)
         sys.exit()
