@@ -1,6 +1,6 @@
 """Plant faults of each kind in files of each format, and count how many of them an audit finds.
 
-python -m tools.measure.planted_faults DATASET [KIND or PLANTED or pairs ...]
+python -m tools.measure.planted_faults DATASET [KIND or PLANTED or FORMAT or pairs ...]
 
 DATASET is a clean one with regions, such as of ``glit scenes``. Printed are, by kind and format, at
 rates of 1 % and 10 % of the images: recall, the share of planted images that are found; precision,
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import io
+import itertools
 import json
 import random
 import shutil
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
+from xml.etree import ElementTree
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,12 +42,14 @@ from tools.measure.console import ended, say
 RATES = (0.01, 0.1)
 MATCHER = "mini-matcher"
 FORMATS = ("glit", "captions", "coco", "regions", "mdetr", "odvg", "grit", "finehard",
-           "visual-genome", "images")  # fmt: skip
-_WITH_TEXTS = ("glit", "captions", "coco", "mdetr", "odvg", "grit", "finehard", "images")
-_WITH_BOXES = ("glit", "regions", "mdetr", "odvg", "grit", "finehard", "visual-genome")
-_IN_PIXELS = ("glit", "regions", "mdetr", "odvg", "visual-genome")
-_WITH_SIZES = ("glit", "regions", "mdetr", "odvg")
-_WITH_NAMES = tuple(name for name in FORMATS if name != "images")
+           "visual-genome", "images", "metadata", "tao", "voc")  # fmt: skip
+_WITH_TEXTS = ("glit", "captions", "coco", "mdetr", "odvg", "grit", "finehard", "images",
+               "metadata", "tao")  # fmt: skip
+_WITH_BOXES = ("glit", "regions", "mdetr", "odvg", "grit", "finehard", "visual-genome", "tao",
+               "voc")  # fmt: skip
+_IN_PIXELS = ("glit", "regions", "mdetr", "odvg", "visual-genome", "tao", "voc")
+_WITH_SIZES = ("glit", "regions", "mdetr", "odvg", "voc", "tao")
+_WITH_NAMES = tuple(name for name in FORMATS if name not in ("images", "voc"))
 _SOME = ("glit", "mdetr", "odvg")
 _OF_OTHERS = tuple(name for name in _WITH_NAMES if name != "glit")
 
@@ -239,8 +243,9 @@ def _small(data: bytes) -> bytes:
 PICTURES: list[bytes] = []
 """Of the dataset's rows."""
 PLANTS: tuple[tuple[str, str, Plant, tuple[str, ...]], ...] = (
-    ("span-words", "span 2 to the left", plant_shifted_span, ("glit", "odvg")),
-    ("span-words", "span behind the caption", plant_span_beyond, ("glit", "mdetr", "odvg", "grit")),
+    ("span-words", "span 2 to the left", plant_shifted_span, ("glit", "odvg", "tao")),
+    ("span-words", "span behind the caption", plant_span_beyond,
+     ("glit", "mdetr", "odvg", "grit", "tao")),
     ("span-in-word", "span 2 to the left", plant_shifted_span, ("mdetr", "grit")),
     ("text-outside", "other words", plant_other_words, ("glit",)),
     ("text-outside", "other words, no span", plant_words_alone, ("odvg",)),
@@ -259,7 +264,8 @@ PLANTS: tuple[tuple[str, str, Plant, tuple[str, ...]], ...] = (
     ("picture-small", "16 x 16", changed(_small), FORMATS),
     ("name-unsafe", "../, /etc, control", plant_outer_name, _WITH_NAMES),
     ("name-unportable", "con, aux, colon", plant_reserved_name, _WITH_NAMES),
-    ("caption-empty", "no text", plant_empty_caption, ("glit", "captions", "coco", "images")),
+    ("caption-empty", "no text", plant_empty_caption,
+     ("glit", "captions", "coco", "images", "metadata")),
     ("caption-looping", "12 times", plant_loop, _WITH_TEXTS),
     ("caption-refusal", "I cannot", plant_refusal, _WITH_TEXTS),
     ("caption-language", "other language", plant_language, _WITH_TEXTS),
@@ -420,6 +426,46 @@ def write_images(entries: list[Entry], folder: Path) -> Path:
     return folder / "images"
 
 
+def write_metadata(entries: list[Entry], folder: Path) -> Path:
+    """A folder of images as the library ``datasets`` has it."""
+    rows = [{"file_name": e.name, "text": e.caption} for e in entries]
+    _lines(folder / "images" / "metadata.jsonl", rows)
+    return folder / "images"
+
+
+def write_tao(entries: list[Entry], folder: Path) -> Path:
+    rows = [
+        {"image_path": e.name, "width": e.width, "height": e.height, "caption": e.caption,
+         "expressions": [
+             {"text": p[2], "char_span": p[:2], "instances": [{"bbox": _wh(b, plain=not e.mixed)}]}
+             for b, p in pairs_of(e) if p]}
+        for e in entries
+    ]  # fmt: skip
+    return _lines(folder / "annotations.jsonl", rows)
+
+
+def write_voc(entries: list[Entry], folder: Path) -> Path:
+    """Corners count from 1, the lower right one is inside."""
+    (folder / "voc" / "Annotations").mkdir(parents=True)
+    (folder / "images").rename(folder / "voc" / "JPEGImages")
+    for each in entries:
+        root = ElementTree.Element("annotation")
+        ElementTree.SubElement(root, "filename").text = each.name
+        size = ElementTree.SubElement(root, "size")
+        for name, value in (("width", each.width), ("height", each.height), ("depth", 3)):
+            ElementTree.SubElement(size, name).text = str(value)
+        for box in each.boxes:
+            found = ElementTree.SubElement(root, "object")
+            ElementTree.SubElement(found, "name").text = "thing"
+            corners = ElementTree.SubElement(found, "bndbox")
+            x0, y0, x1, y1 = _wh(box, plain=not each.mixed)
+            for name, value in (("xmin", x0 + 1), ("ymin", y0 + 1), ("xmax", x1), ("ymax", y1)):
+                ElementTree.SubElement(corners, name).text = repr(value)
+        file = folder / "voc" / "Annotations" / f"{Path(each.name).stem}.xml"
+        ElementTree.ElementTree(root).write(file)
+    return folder / "voc"
+
+
 def write_dataset(entries: list[Entry], folder: Path, dataset: Dataset) -> Path:
     """A copy of the dataset with changed rows; its manifest stays."""
     shutil.copytree(dataset.path, folder / "dataset", ignore=shutil.ignore_patterns("work"))
@@ -468,7 +514,8 @@ def entries_of_cached(dataset: Dataset) -> list[Entry]:
 WRITERS: dict[str, Callable[[list[Entry], Path], Path]] = {
     "captions": write_captions, "coco": write_coco, "regions": write_regions,
     "mdetr": write_mdetr, "odvg": write_odvg, "grit": write_grit, "finehard": write_finehard,
-    "visual-genome": write_genome, "images": write_images,
+    "visual-genome": write_genome, "images": write_images, "metadata": write_metadata,
+    "tao": write_tao, "voc": write_voc,
 }  # fmt: skip
 
 
@@ -513,7 +560,7 @@ def measured(
                 each.name = f"{each.name.removesuffix('.png')}.jpg"
             write_pictures(entries, folder / "images")
             what = WRITERS[form](entries, folder)
-            images = None if form == "images" else folder / "images"
+            images = None if form in ("images", "metadata", "voc") else folder / "images"
         found, _ = found_in(what, images, model=code == "caption-of-another")
     names = {_plain(name) for name in names}
     here = {_plain(name) for name in found.pop(code, set())}
@@ -560,8 +607,8 @@ def main() -> None:
     print("| kind | planted | format | rate | planted | found | recall | precision | others |")
     print("|---|---|---|---:|---:|---:|---:|---:|---:|")
     for code, how, plant, forms in PLANTS:
-        for form in forms if not wanted or {code, how} & wanted else ():
-            for rate in RATES:
+        for form, rate in itertools.product(forms, RATES):
+            if not wanted or {code, how, form} & wanted:
                 planted, found, right, other = measured(dataset, form, code, plant, rate)
                 precision = f"{right / found:.0%}" if found else "-"
                 print(
