@@ -64,7 +64,7 @@ _COUNTS = f"""
 
 
 def number_of_same(work: Path) -> int:
-    """Return how many samples have a picture of the same bytes or pixels."""
+    """Return the number of samples of which a file has the same bytes or the same pixels."""
     with spilling(work, memory=MEMORY) as connection:
         for name in ("published", "hashes"):
             connection.execute(_VIEW.format(name=name, path=quoted(work / f"{name}.parquet")))

@@ -32,7 +32,7 @@ class Found:
     source: int
     """Number of the folder."""
     path: str
-    """Path of the file in its folder."""
+    """Path of the file, relative to that folder."""
     sha256: str
     placement: Placement | None
     """None for the same pixels."""
@@ -41,7 +41,7 @@ class Found:
 
 
 class FoundPictures:
-    """The picture of each sample, of a table sorted by sample.
+    """The chosen picture of each sample, read from a table that is sorted by sample.
 
     Args:
         path: of the table.

@@ -136,7 +136,8 @@ class Comparison:
         self._index, self._stems = samples.index(), samples.stems()
 
     def part(self, part: Part, pictures: UserPictures, work: Path) -> pa.Table:
-        """Return which samples the files of a part look like; ``file`` is the row in the part.
+        """Compare the files of a part with the samples; return a row for each two that look alike,
+        in which ``file`` is the number of the file in the part.
 
         Raises:
             RunError: a file was changed since it was looked at.

@@ -1,4 +1,4 @@
-"""Tables in the work folder: whole or not there, and such as grow by rows."""
+"""Parquet tables in the work folder: written whole or not at all, or row by row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_whole(path: Path) -> pa.Table | None:
 
 
 class GrowingTable:
-    """A Parquet file that gets rows while it is open; it takes the place of one of an earlier run.
+    """A Parquet file to which rows are appended. A file of an earlier run is overwritten.
 
     Args:
         path: of the file.

@@ -78,7 +78,7 @@ def open_encoder(
 def assemble(
     model: Any, preprocessing: Preprocessing, folder: Path, *, context: int = 0
 ) -> OpenedModel:
-    """A loaded model with its text window, tokenizer and encoder.
+    """Give a loaded model its text window, its tokenizer and an encoder.
 
     Args:
         model: of :func:`open_model`.

@@ -165,7 +165,7 @@ def overridden_tables(overrides: Sequence[str], *, known: Sequence[str]) -> dict
 def refuse_other_tables(
     overrides: Sequence[str], read: Sequence[str], *, reader: str, known: Sequence[str]
 ) -> None:
-    """Refuse settings of tables that are known, but not read: they would change nothing.
+    """Refuse settings of tables that this command does not read: they would have no effect.
 
     Args:
         overrides: ``table.key=value`` strings.

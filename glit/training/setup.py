@@ -161,7 +161,7 @@ def prepare(
 def _opened(
     config: TrainConfig, objective: Objective, start: Path, checkpoint: Path | None
 ) -> OpenedModel:
-    """The model with its window, frozen but for what is to be learned."""
+    """The model with its text window; weights that are not trained are frozen."""
     _check_towers(config, objective)
     model = open_model(start if config.lora_rank else checkpoint or start)
     found = read_preprocessing(start)  # of any size: train.image_fit makes the squares
