@@ -33,8 +33,10 @@ _LETTERS, _NONE = "ABCD", "none"
 _AGAIN_ONE_IN = 20
 """Number of items, of which about one is asked about twice."""
 _AT_WORK = 64
-_SIDE = 672
-"""Longest side of either picture, pixels."""
+_SIDE, _GAP = 672, 12
+"""Longest side of either picture and the space between both, pixels."""
+LONGEST_SIDE = 2 * _SIDE + _GAP
+"""Longest side of what a model sees, pixels."""
 _RED, _GREY = (220, 30, 30), (250, 250, 250)
 _CHOICES: dict[Kind, tuple[tuple[AuditVerdict, str], ...]] = {
     "pairs": (
@@ -231,10 +233,10 @@ class _Asked:
         crop = crop.resize([max(1, round(side * grow)) for side in crop.size])
         both = (crop, whole) if self.crop_first else (whole, crop)
         canvas = Image.new(
-            "RGB", (crop.width + whole.width + 12, max(crop.height, whole.height)), _GREY
+            "RGB", (crop.width + whole.width + _GAP, max(crop.height, whole.height)), _GREY
         )
         canvas.paste(both[0], (0, 0))
-        canvas.paste(both[1], (both[0].width + 12, 0))
+        canvas.paste(both[1], (both[0].width + _GAP, 0))
         return np.asarray(canvas)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from glit.backends.captioners import CAPTIONERS
 from glit.dataset.certificate import items_of
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
-from glit.label.judge import JudgeTally, judge, prompt_sha256
+from glit.label.judge import LONGEST_SIDE, JudgeTally, judge, prompt_sha256
 from glit.models.weights import resolve
 from glit.plain import MisfitError, from_plain
 from glit.planning.recipe import overridden_tables, read_tables
@@ -80,4 +81,6 @@ def _config(recipe: str | None, settings: Sequence[str]) -> CaptionConfig:
             f"[caption] backend: {config.backend!r} cannot be asked; take --set "
             f"caption.backend={' or '.join(_BACKENDS)}"
         )
-    return config
+    if "max_image_side" in overridden_tables(settings).get("caption", {}):
+        return config
+    return replace(config, max_image_side=LONGEST_SIDE)  # a recipe's is meant for one picture

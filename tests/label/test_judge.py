@@ -15,6 +15,7 @@ from PIL import Image
 import glit
 from glit.dataset.certificate import items_of
 from glit.errors import InputError, RecipeError, RunError
+from glit.label import judging_model
 from glit.label.audit_server import AuditQuestions
 from glit.verdicts.judged import read_judged
 from glit.verdicts.record import Said, append, read_audit
@@ -253,3 +254,9 @@ def test_the_command(built, dataset, tmp_path, run_glit):
         done = run_glit("pairs", "judge", built, "--judged", tmp_path / "j.jsonl", *words, "-q")
     assert done.code == 0, done.errors
     assert "pairs judged (" in done.output and "asked twice 100% got the same" in done.output
+
+
+@pytest.mark.parametrize(("words", "side"), [([], 1356), (["caption.max_image_side=600"], 600)])
+def test_the_side_that_a_recipe_gives_one_picture_does_not_shrink_two(words, side):
+    words = ["caption.backend=vllm", "caption.model=m", *words]
+    assert judging_model._config("laptop", words).max_image_side == side
