@@ -22,7 +22,13 @@ class OneDnnLinear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self.bias = None if bias is None else nn.Parameter(bias.detach(), requires_grad=False)
+        self.out_features, self.in_features = weight.shape
         self._weight: Any = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous())
+
+    @property
+    def weight(self) -> Tensor:
+        """[out, in]; a copy, for models that ask a layer for its precision or shape."""
+        return self._weight.to_dense()
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in] -> [..., out]"""

@@ -11,11 +11,13 @@ import pytest
 import torch
 from torch import nn
 
+from glit.backends.captioners import CAPTIONERS
 from glit.backends.matchers.clip import ClipMatcher
 from glit.backends.proposers import PROPOSERS
 from glit.models.onednn import OneDnnLinear, can_use_onednn, linear, use_onednn
 from glit.models.weights import resolve
 from glit.runtime.verified_paths import FastPathWarning
+from glit.stages.caption import CaptionConfig
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig
 
@@ -26,6 +28,7 @@ def test_an_onednn_layer_answers_as_a_plain_one(shape, bias):
     torch.manual_seed(0)
     layer, x = nn.Linear(24, 40, bias=bias), torch.randn(shape)
     fast = OneDnnLinear(layer.weight, layer.bias)
+    assert torch.equal(fast.weight, layer.weight)
     with torch.inference_mode():
         np.testing.assert_allclose(fast(x), layer(x), atol=1e-5)
         turned = x.transpose(0, -2)
@@ -52,6 +55,9 @@ def test_the_backends_use_it():
     assert type(matcher.encoder.clip.visual_projection) is OneDnnLinear
     yolos = PROPOSERS["yolos"].make(ProposeConfig(device="cpu"), resolve("mini-proposer"))
     assert type(yolos.model.bbox_predictor.layers[0]) is OneDnnLinear
+    config = CaptionConfig(device="cpu")
+    captioner = CAPTIONERS["transformers"].make(config, resolve("mini-captioner"), "Describe it.")
+    assert type(captioner._model.lm_head) is OneDnnLinear
 
 
 def test_other_precisions_stay_as_they_are():

@@ -39,6 +39,8 @@ class TransformersCaptioner:
         import torch
         from transformers import AutoModelForImageTextToText, AutoProcessor
 
+        from glit.models.onednn import use_onednn
+
         self._torch = torch
         self._name = model.name
         self._config = config
@@ -55,6 +57,7 @@ class TransformersCaptioner:
                 else load_whole(kind, model.path, local_files_only=True, dtype=self._dtype)
             )
         self._model = loaded.to(self._device).eval()
+        use_onednn(self._model)
         self._size = limited_size(model, config.max_image_side)
         self._sampling = set_by_recipe(config)  # generate reads the model's own by itself
         self._text = self._asked(prompt)
