@@ -90,6 +90,10 @@ def _of_folder(path: Path) -> str:
         each.is_file() for pattern in _YOLO_NAMES for each in path.glob(pattern)
     ):
         return "yolo"
+    if (path / _YOLO_NAMES[-1]).is_file() and any(
+        each.name != _YOLO_NAMES[-1] for each in path.glob("*.txt")
+    ):
+        return "yolo"
     for pattern in ("*.parquet", "data/*.parquet", "*.json", "*.jsonl", "*.csv"):
         file = next(iter(sorted(path.glob(pattern))), None)
         try:
@@ -97,7 +101,7 @@ def _of_folder(path: Path) -> str:
         except _UNTOLD:
             continue
         is_table = found in ("captions", "regions") and _is_table(path, file)
-        if found in ("grit", "finehard", "hf") or is_table:
+        if found in ("grit", "finehard", "hf", "labelme") or is_table:
             return found
     return "images"
 
@@ -187,6 +191,8 @@ def _of_layout(path: Path, head: str) -> str:
         file.seek(max(0, path.stat().st_size - _HEAD))
         text = head + file.read().decode("utf-8", "replace")
     keys = set(re.findall(r'"(\w+)"\s*:', text))
+    if {"shapes", "imagePath"} <= keys:
+        return "labelme"
     if not keys & {"images", "file_name"}:
         return ""
     if {"sentences", "raw"} <= keys:
