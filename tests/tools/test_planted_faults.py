@@ -11,10 +11,10 @@ from tools.measure.planted_kinds import PLANTS, plant_empty
 ALL, PAIRS = (2, 2, 2, 0), (4, 4, 4, 0)
 FOUND = (
     ("glit", "box-empty", ALL), ("mdetr", "caption-repeated", PAIRS), ("grit", "address-dead", ALL),
-    ("refcoco", "name-clash", ALL), ("flickr30k-entities", "caption-near", PAIRS),
+    ("tao", "name-clash", ALL), ("flickr30k-entities", "caption-near", PAIRS),
     ("webdataset", "unreadable", ALL), ("yolo", "box-units", ALL), ("yolo", "box-corners", ALL),
     ("yolo", "box-outside", ALL), ("labelme", "in-test-set", ALL), ("cvat", "stated-turned", ALL),
-    ("label-studio", "box-corners", (2, 1, 1, 1)), ("coco-instances", "box-corners", (2, 1, 1, 1)),
+    ("label-studio", "box-corners", ALL), ("coco-instances", "box-corners", (2, 1, 1, 1)),
 )  # fmt: skip
 """Of an image with one box, nobody can tell that its corners are other ones."""
 
