@@ -17,6 +17,7 @@ _LARGEST_SHARE = 1.5
 """Above it, a number cannot be meant as a share."""
 _THOUSAND = 1000.0
 Fault = tuple[str, str]
+Change = Callable[[float, float, float, float], XYXY]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +141,15 @@ def _together(
     if len(boxes) < 2 or not all(math.isfinite(edge) for box in boxes for edge in box):
         return None
 
-    def fit(change: Callable[[float, float, float, float], XYXY]) -> bool:
+    def fit(change: Change) -> bool:
         return not any(_fault(change(*box), size, slack) for box in boxes)
 
     if item.corners == "xyxy" and fit(lambda x, y, x1, y1: (x, y, x + x1, y + y1)):
         return "box-corners", f"{first} is a corner and a size, two corners are due"
     if item.corners == "xywh" and fit(lambda x, y, x1, y1: (x, y, x1 - x, y1 - y)):
         return "box-corners", f"{first}, as read, has two corners for a corner and a size"
+    if item.corners == "cxcywh" and (form := _for_centre(fit)):
+        return "box-corners", f"{first}, as read, has {form} for a centre and a size"
     if item.shares:
         return None
     turned = picture is not None and picture.orientation in TURNED and item.stated is None
@@ -157,6 +160,15 @@ def _together(
     if inside and 2 * number >= len(boxes) and min(size) < _THOUSAND and not _inverted(item):
         return "box-units", f"{first} is in thousandths, where pixels are due"
     return None
+
+
+def _for_centre(fit: Callable[[Change], bool]) -> str:
+    """What the file may have in place of centres and sizes; empty if it explains no fault."""
+    if fit(lambda x, y, x1, y1: ((x + x1) / 2, (y + y1) / 2, x1 - x, y1 - y)):
+        return "two corners"
+    if fit(lambda x, y, x1, y1: ((x + x1) / 2, (y + y1) / 2, 1.5 * x1 - x / 2, 1.5 * y1 - y / 2)):
+        return "a corner and a size"
+    return ""
 
 
 def _edges(item: Item) -> Iterator[float]:

@@ -90,14 +90,18 @@ def _of_folder(path: Path) -> str:
         each.is_file() for pattern in _YOLO_NAMES for each in path.glob(pattern)
     ):
         return "yolo"
-    for pattern in ("*.parquet", "data/*.parquet", "*.json", "*.jsonl", "*.csv"):
+    if (path / _YOLO_NAMES[-1]).is_file() and any(
+        each.name != _YOLO_NAMES[-1] for each in path.glob("*.txt")
+    ):
+        return "yolo"
+    for pattern in ("*.parquet", "data/*.parquet", "*.json", "*.jsonl", "*.csv", "*.xml"):
         file = next(iter(sorted(path.glob(pattern))), None)
         try:
             found = _of_file(file) if file else ""
         except _UNTOLD:
             continue
         is_table = found in ("captions", "regions") and _is_table(path, file)
-        if found in ("grit", "finehard", "hf") or is_table:
+        if found in ("grit", "finehard", "hf", "labelme", "voc") or is_table:
             return found
     return "images"
 
@@ -154,7 +158,8 @@ def _of_file(path: Path) -> str:
     if suffix in (".jsonl", ".jsonlines", ".ndjson") or re.match(r"\s*\{.*\}\s*\n\s*\{", head):
         return _of_keys(set(json.loads(_first_line(path))))
     if suffix == ".xml":
-        return "cvat" if "<annotations>" in head and "<image " in head else ""
+        is_cvat = "<annotations>" in head and "<image " in head
+        return "cvat" if is_cvat else "voc" if re.search(r"<annotation\s*>", head) else ""
     if head.lstrip().startswith("["):
         return _of_entry(next(json_array(path), {}))
     return _of_layout(path, head)
@@ -187,6 +192,8 @@ def _of_layout(path: Path, head: str) -> str:
         file.seek(max(0, path.stat().st_size - _HEAD))
         text = head + file.read().decode("utf-8", "replace")
     keys = set(re.findall(r'"(\w+)"\s*:', text))
+    if {"shapes", "imagePath"} <= keys:
+        return "labelme"
     if not keys & {"images", "file_name"}:
         return ""
     if {"sentences", "raw"} <= keys:
@@ -194,7 +201,8 @@ def _of_layout(path: Path, head: str) -> str:
     if "tokens_positive" in keys:
         return "mdetr"
     if "bbox" in keys:
-        return "regions"
+        is_lvis = "coco_url" in keys and "file_name" not in keys
+        return "coco-instances" if is_lvis else "regions"
     return "coco" if "caption" in keys else ""
 
 

@@ -47,8 +47,9 @@ class Item:
     """Numbers of boxes, each with a phrase or sentence of it."""
     shares: bool = False
     """True if boxes are shares of width and height; else pixels."""
-    corners: Literal["xyxy", "xywh", ""] = "xyxy"
-    """What the file's boxes are said to be; empty if every box says it itself."""
+    corners: Literal["xyxy", "xywh", "cxcywh", ""] = "xyxy"
+    """What the file's boxes are said to be; empty if every box says it itself, or their order says
+    nothing."""
     stated: tuple[Any, Any] | None = None
     """Width and height of the picture that the boxes are in, as the file has them."""
     picture: Callable[[], bytes] | None = None

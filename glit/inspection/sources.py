@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -46,6 +47,8 @@ _LEFT_OUT = (
     (re.compile(r"is not in the caption"), "text-outside"),
     (re.compile(r"tokens_positive|is no span|nothing but whitespace"), "span-words"),
     (re.compile(r"finite numbers|a box of \d+ numbers"), "box-empty"),
+    (re.compile(r": pixels, want shares"), "box-units"),
+    (re.compile(r": leaves the picture, want shares"), "box-outside"),
 )
 """What readers say of regions that cannot be right, and the codes of it."""
 
@@ -170,10 +173,10 @@ class FileSource:
             for number, row in enumerate(image.rows.values())
             for start, end in (*row.get("sentences", ()), *row.get("phrases", ()))
         ]
-        faults = [(_code(each), each) for each in image.left_out]
+        faults = _left_out(image.left_out)
         faults += [("unreadable", image.fault)] if image.fault else []
         of_texts = sum(code in ("span-words", "text-outside") for code, _ in faults)
-        of_boxes = sum(code == "box-empty" for code, _ in faults)
+        of_boxes = [code for code, _ in faults if code in ("box-empty", "box-outside")]
         form = FORMATS[self.format]
         labelled = isinstance(form, RegionFormat) and form.captions is False
         labelled |= not image.caption and any("label" in row for row in image.rows.values())
@@ -190,7 +193,7 @@ class FileSource:
             corners=form.corners if isinstance(form, RegionFormat) else "xyxy",
             stated=image.stated,
             faults=tuple(faults),
-            looked_at=(("span-words", of_texts), ("box-empty", of_boxes)),
+            looked_at=(("span-words", of_texts), *Counter(of_boxes).items()),
             licence=image.licence,
             address=image.address,
             **self._place(image.path),
@@ -279,5 +282,11 @@ def _is_read_whole(path: Path, form: str) -> bool:
     return path.is_file() and path.suffix == ".json" and form in of_json
 
 
-def _code(said: str) -> str:
-    return next((code for pattern, code in _LEFT_OUT if pattern.search(said)), "unreadable")
+def _left_out(said: Sequence[str]) -> list[tuple[str, str]]:
+    """The faults of what a reader has left out; other units are one of the image."""
+    faults: list[tuple[str, str]] = []
+    for each in said:
+        code = next((code for pattern, code in _LEFT_OUT if pattern.search(each)), "unreadable")
+        if code != "box-units" or all(known != code for known, _ in faults):
+            faults.append((code, each))
+    return faults

@@ -58,8 +58,9 @@ class RegionFormat:
     read: Callable[[Path, Path | None, str | None], Iterator[RegionImage]]
     captions: bool | None = True
     """True if an image has a caption; False for boxes with labels; None where the file decides."""
-    corners: Literal["xyxy", "xywh"] = "xyxy"
-    """What the file's boxes are: two corners, or a corner and a size."""
+    corners: Literal["xyxy", "xywh", "cxcywh", ""] = "xyxy"
+    """What the file's boxes are: two corners, a corner and a size, or a centre and a size; empty
+    if their order says nothing."""
     assumed: bool = False
     """True if ``corners`` are ``xywh`` by a convention that not every file keeps."""
     page: ClassVar[str] = "docs/regions.md"
@@ -98,12 +99,14 @@ FORMATS: dict[str, CaptionFormat | RegionFormat] = {
     "refcoco": RegionFormat(read=regions.refcoco, corners="xywh"),
     "tao": RegionFormat(read=tao.tao),
     "visual-genome": RegionFormat(read=regions.visual_genome, corners="xywh"),
-    "coco-instances": RegionFormat(read=label_exports.coco_instances, captions=False),
+    "coco-instances": RegionFormat(
+        read=label_exports.coco_instances, captions=False, corners="xywh"
+    ),
     "cvat": RegionFormat(read=label_exports.cvat, captions=False),
-    "label-studio": RegionFormat(read=label_exports.label_studio, captions=False),
-    "labelme": RegionFormat(read=label_folders.labelme, captions=False),
+    "label-studio": RegionFormat(read=label_exports.label_studio, captions=False, corners="xywh"),
+    "labelme": RegionFormat(read=label_folders.labelme, captions=False, corners=""),
     "voc": RegionFormat(read=label_folders.voc, captions=False),
-    "yolo": RegionFormat(read=label_folders.yolo, captions=False),
+    "yolo": RegionFormat(read=label_folders.yolo, captions=False, corners="cxcywh"),
 }
 """By the name that ``--format`` takes."""
 

@@ -139,9 +139,8 @@ def _add_cvat(image: RegionImage, shape: ET.Element) -> None:
         edges = [as_number(e) for point in of["points"].split(";") for e in point.split(",")]
         box, segmentation = outline(list(zip(edges[::2], edges[1::2], strict=True)))
     elif shape.tag == "mask":
-        x, y, across, down = (int(of[key]) for key in ("left", "top", "width", "height"))
-        box = (x, y, x + across, y + down)
-        segmentation = _cvat_mask(image, of["rle"], x, y, across, down)
+        place = [int(of[key]) for key in ("left", "top", "width", "height")]
+        box, segmentation = _cvat_mask(image, of["rle"], *place)
     else:
         raise ValueError(f"a {shape.tag[:30]}, which has no box")
     image.add(box, label=of["label"], segmentation=segmentation)
@@ -149,8 +148,11 @@ def _add_cvat(image: RegionImage, shape: ET.Element) -> None:
 
 def _cvat_mask(
     image: RegionImage, rle: str, x: int, y: int, across: int, down: int
-) -> dict[str, Any]:
-    """CVAT's run lengths, along the rows of the mask's own box, as COCO's of the picture."""
+) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """The box around the pixels of CVAT's run lengths, and these as COCO's of the picture.
+
+    They go along the rows of a frame, which is the mask's own box, or that of the whole picture.
+    """
     width, height = map(int, checked_size(image.stated or ()))
     if not (x >= 0 and y >= 0 and 0 < across <= width - x and 0 < down <= height - y):
         raise ValueError(f"a mask of {across}x{down} pixels at {x}, {y}, outside its picture")
@@ -159,7 +161,11 @@ def _cvat_mask(
     runs: Runs = read_rle([int(run) for run in rle.split(",")], height=across, width=down)
     whole = np.zeros((height, width), dtype=bool)
     whole[y : y + down, x : x + across] = decode_rle(runs, height=across, width=down).T
-    return {"size": [height, width], "counts": encode_rle(whole)}
+    rows, columns = np.flatnonzero(whole.any(1)), np.flatnonzero(whole.any(0))
+    if not len(rows):
+        raise ValueError("a mask without a pixel")
+    box = (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1)
+    return tuple(map(int, box)), {"size": [height, width], "counts": encode_rle(whole)}
 
 
 @whole

@@ -24,6 +24,8 @@ _MOST_LABELME = 1 << 28
 """Bytes of a file of LabelMe's, which may hold the picture."""
 _MOST_SHARE = 1.01
 """The largest share that ultralytics takes as rounded."""
+_LEAST_PIXELS = 2
+"""Above it, a number is no share of a box that leaves its picture."""
 
 
 def yolo(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
@@ -73,7 +75,9 @@ def _add_yolo(image: RegionImage, fields: list[str], names: Sequence[str], *, po
     if len(shares) != 4 and len(shares) < 6:
         raise ValueError(f"{len(fields)} fields, want a class and 4, or 6 and more")
     if min(shares) < 1 - _MOST_SHARE or max(shares) > _MOST_SHARE:
-        raise ValueError(f"{' '.join(values)[:60]}: want shares of the picture, from 0 to 1")
+        found = "pixels" if max(shares) > _LEAST_PIXELS else "leaves the picture"
+        said = " ".join(values)[:60]
+        raise ValueError(f"{said}: {found}, want shares of the picture, from 0 to 1")
     if not (number.isdecimal() and int(number) < len(names)):
         raise ValueError(f"class {number[:20]}, want a number from 0 to {len(names) - 1}")
     if len(shares) == 4:

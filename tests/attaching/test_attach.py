@@ -6,6 +6,9 @@ import io
 import json
 import random
 import shutil
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -311,6 +314,44 @@ def test_a_run_that_was_stopped_ends_in_the_same_bytes(
             other = tmp_path / "out" / file.relative_to(tmp_path / "whole")
             if file.name not in ("croissant.json", "README.md"):  # they hold the folder's name
                 assert file.read_bytes() == other.read_bytes(), file
+
+
+KILLED = """
+import os, runpy, signal, sys
+moment = sys.argv.pop(1)
+def hook(event, values):
+    opened = event == "open" and values[1] == "w" and str(values[0]).endswith(moment)
+    if opened or (event == "os.rename" and moment in str(values[1])):
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+runpy.run_module("glit", run_name="__main__")
+"""
+"""glit, which dies before it renames or opens a file of a name."""
+
+
+def test_a_process_that_is_killed_ends_repeated_in_the_same_bytes(built, published, tmp_path):
+    """Killed as hashes, what looks alike, the first list, and the folder are to be published."""
+    (tmp_path / "mine").mkdir()
+    for number, image in enumerate([*images_of(built).values()][:4]):
+        image.save(tmp_path / "mine" / f"{number}.jpg", quality=85)
+    glit.attach(published, [tmp_path / "mine"], tmp_path / "whole" / "data")
+    out = tmp_path / "out" / "data"
+    left = {}
+    for moment in ("files-", "found-", "duplicates.parquet", str(out)):
+        words = [sys.executable, "-c", KILLED, moment, "attach", published, "-o", out]
+        done = subprocess.run([*words, "--images", tmp_path / "mine"], check=False)
+        assert done.returncode == -signal.SIGKILL and not out.exists(), moment
+        whole = (each for kind in ("parquet", "json") for each in out.parent.rglob(f"*.{kind}"))
+        left[moment] = {each.name.partition("-")[0] for each in whole}
+    assert "found" not in left["found-"] and "found" in left["duplicates.parquet"]
+    assert "manifest.json" in left[str(out)]
+    glit.attach(published, [tmp_path / "mine"], out)
+    assert files_of(out.parent) == files_of(tmp_path / "whole")
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    files = (each for each in folder.rglob("*") if each.is_file())
+    return {str(each.relative_to(folder)): each.read_bytes() for each in files}
 
 
 @pytest.mark.parametrize(

@@ -274,6 +274,7 @@ def test_a_pipe_is_not_waited_for(images, tmp_path):
     [
         ('{"images": [{"id": 1}], "annotations": [{"bbox": [], "tokens_positive": []}]}', "mdetr"),
         ('{"images": [], "annotations": [{"bbox": []}], "categories": []}', "regions"),
+        ('{"images": [{"coco_url": ""}], "annotations": [{"bbox": []}]}', "coco-instances"),
         ('{"images": [], "annotations": [{"caption": ""}]}', "coco"),
         ('{"images": [{"sentences": [{"raw": ""}]}], "dataset": "coco"}', "coco"),
         ('{"images": [{"sentences": [{"raw": ""}]}], "dataset": "flickr30k"}', "flickr30k"),
@@ -315,6 +316,23 @@ def test_boxes_of_tools_are_looked_at(images, tmp_path):
     assert format_of(tmp_path / "voc", None)[0] == "voc"
     (tmp_path / "a.xml").write_text('<annotations>\n<image id="0" name="0.png"/></annotations>')
     assert format_of(tmp_path / "a.xml", None)[0] == "cvat"
+    bad = "<bndbox><xmin>9</xmin><ymin>9</ymin><xmax>400</xmax><ymax>90</ymax></bndbox>"
+    about = f"<filename>0.png</filename><object><name>cat</name>{bad}</object>"
+    (images / "0.xml").write_text(f"<annotation>{about}</annotation>")
+    report = api.audit(images)
+    assert (report.format, [f.code for f in report.findings]) == ("voc", ["box-outside"])
+    (images / "0.xml").unlink()
+    shape = {"shape_type": "rectangle", "label": "cat", "points": [[10, 10], [400, 90]]}
+    about = {"version": "6.3.1", "flags": {}, "shapes": [shape], "imagePath": "0.png"}
+    (images / "0.json").write_text(json.dumps(about))
+    report = api.audit(images)
+    assert (report.format, [f.code for f in report.findings]) == ("labelme", ["box-outside"])
+    (images / "0.json").unlink()
+    (images / "0.txt").write_text("0 12 20 30 40\n0 5 9 30 40\n")
+    assert format_of(images, None)[0] == "images"
+    (images / "classes.txt").write_text("cat\n")
+    [found] = api.audit(images).findings
+    assert (found.code, found.at_fault, found.examples[0].name) == ("box-units", 1, "0.png")
     (tmp_path / "a.zip").touch()
     assert format_of(tmp_path / "a.zip", None)[0] == "images"
 

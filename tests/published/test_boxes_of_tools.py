@@ -438,6 +438,45 @@ def test_cvat(tmp_path, pictures):
         taken("cvat", write(tmp_path / "video.xml", "<annotations><track id='0'/></annotations>"))
 
 
+FILES = Path(__file__).parents[1] / "files" / "tools"
+CAT = ("cat", (20, 10, 40, 30), 400)
+WRITTEN = {
+    ("cvat", "cvat.xml"): {
+        "one.png": [("dog", (2, 3, 12, 15), 0), CAT, ("cat", (4, 5, 7, 7), 5),
+                    ("cat", (1, 1, 9, 9), 0)],
+        "two.png": [("cat", (0.5, 1.25, 48, 40), 0)],
+    },
+    ("label-studio", "label-studio.json"): {
+        "one.png": [("dog", (2, 3, 12, 15), 0), CAT],
+        "two.png": [("cat", (0.5, 1.25, 48, 40), 0)],
+    },
+    ("coco-instances", "lvis.json"): {"one.png": [CAT, ("dog", (3.2, 4.1, 30.7, 35.5), 404)]},
+}  # fmt: skip
+"""Label, box and number of the mask's pixels, as written by, or read by, the tools that the README
+of the files names."""
+
+
+@pytest.mark.parametrize(("form", "file"), WRITTEN)
+def test_files_that_tools_wrote(tmp_path, pictures, form, file):
+    for place in ("images/sub/two.png", "val2017/one.png"):
+        (tmp_path / place).parent.mkdir()
+        (tmp_path / place).write_bytes(png(seed=1))
+    found, rows = taken(form, write(tmp_path / file, (FILES / file).read_text()), tmp_path)
+    assert not found.refused and not found.missing
+    made = {
+        name: [
+            (
+                row["label"],
+                tuple(round(edge, 9) for edge in row["box_xyxy"]),
+                int(coco_masks.decode(row["mask"]).sum()) if "mask" in row else 0,
+            )
+            for row in each
+        ]
+        for name, each in rows.items()
+    }
+    assert made == WRITTEN[form, file]
+
+
 def studio(*results: dict, name="/data/upload/1/1a2b3c4d-one.png", **task) -> dict:
     base = {"original_width": 48, "original_height": 40, "image_rotation": 0, "id": "a",
             "from_name": "label", "to_name": "image", "type": "rectanglelabels"}  # fmt: skip

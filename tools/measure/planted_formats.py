@@ -1,11 +1,10 @@
-"""Write images with captions, phrases and boxes in published formats, right or with faults."""
+"""Write images with captions in published formats, right or with faults."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,101 +13,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.dataset.reader import Dataset
-
-
-@dataclass(slots=True, kw_only=True)
-class Entry:
-    """An image with what formats say of it."""
-
-    name: str
-    width: int
-    height: int
-    caption: str
-    row: int
-    """In the dataset."""
-    phrases: list[list[Any]]
-    """Start, end and words of each; one for each box."""
-    boxes: list[list[float]]
-    """xyxy in pixels."""
-    mixed: bool = False
-    """True if corners are written as corner and size, or the other way round."""
-    picture: bytes | None = b""
-    """Bytes of a changed picture; empty for the dataset's, None for none."""
-    tokens: int = 0
-    """By how much the token spans are shifted."""
-    shares: dict[str, float] = field(default_factory=dict)
-
-
-PICTURES: list[bytes] = []
-"""Of the dataset's rows."""
-
-
-def entries_of(dataset: Dataset) -> list[Entry]:
-    """The rows of a clean dataset."""
-    found = []
-    for number, row in enumerate(dataset):
-        local = {pair.sentence: pair.region for pair in row.pairs}
-        pairs = {region: sentence for sentence, region in sorted(local.items())}
-        chosen = [(row.sentences[s], row.regions[r].box.xyxy) for r, s in sorted(pairs.items())]
-        found.append(
-            Entry(
-                name=Path(row.source_path).name, width=row.width, height=row.height, row=number,
-                caption=row.caption.text, boxes=[list(box) for _, box in chosen],
-                phrases=[[s.char_start, s.char_end, s.text] for s, _ in chosen],
-            )
-        )  # fmt: skip
-        PICTURES.append(row.encoded())
-    return found
-
-
-_CLEAN: list[Entry] = []
-
-
-def entries_of_cached(dataset: Dataset) -> list[Entry]:
-    """The rows, read once."""
-    if not _CLEAN:
-        _CLEAN.extend(entries_of(dataset))
-    return _CLEAN
-
-
-def write_pictures(entries: list[Entry], folder: Path) -> None:
-    """Write the pictures, those with names that lead out left away."""
-    for each in entries:
-        place = folder / each.name
-        if each.picture is not None and place.resolve().is_relative_to(folder.resolve()):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(each.picture or PICTURES[each.row])
-
-
-def pairs_of(entry: Entry) -> list[tuple[list[float], list[Any] | None]]:
-    phrases = [*entry.phrases, *([None] * len(entry.boxes))]
-    return list(zip(entry.boxes, phrases, strict=False))
-
-
-def _wh(box: list[float], *, plain: bool = False) -> list[float]:
-    x0, y0, x1, y1 = box
-    return box if plain else [x0, y0, x1 - x0, y1 - y0]
-
-
-def _in_shares(entry: Entry, box: list[float]) -> list[float]:
-    width = entry.shares.get("width", entry.width)
-    height = entry.shares.get("height", entry.height)
-    made = [e / s for e, s in zip(box, (width, height, width, height), strict=True)]
-    return _wh(made, plain=not entry.mixed)
-
-
-def _lines(file: Path, rows: list[dict[str, Any]]) -> Path:
-    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return file
+from tools.measure.planted_entries import (
+    Entry,
+    entries_of_cached,
+    in_shares,
+    lines,
+    origin,
+    pairs_of,
+    wh,
+)
+from tools.measure.planted_tools import TOOL_WRITERS
 
 
 def write_captions(entries: list[Entry], folder: Path) -> Path:
     rows = [{"path": e.name, "caption": e.caption} for e in entries]
-    return _lines(folder / "captions.jsonl", rows)
+    return lines(folder / "captions.jsonl", rows)
 
 
 def write_coco(entries: list[Entry], folder: Path) -> Path:
-    images = [{"id": n, "file_name": e.name} for n, e in enumerate(entries)]
+    images = [{"id": n, "file_name": e.name, **origin(e)} for n, e in enumerate(entries)]
     texts = [{"id": n, "image_id": n, "caption": e.caption} for n, e in enumerate(entries)]
     file = folder / "captions.json"
     file.write_text(json.dumps({"images": images, "annotations": texts}))
@@ -117,18 +40,18 @@ def write_coco(entries: list[Entry], folder: Path) -> Path:
 
 def write_regions(entries: list[Entry], folder: Path) -> Path:
     rows = [
-        {"path": e.name, "box_xyxy": _wh(box, plain=not e.mixed), "width": e.width,
+        {"path": e.name, "box_xyxy": wh(box, plain=not e.mixed), "width": e.width,
          "height": e.height}
         for e in entries for box in e.boxes
     ]  # fmt: skip
-    return _lines(folder / "regions.jsonl", rows)
+    return lines(folder / "regions.jsonl", rows)
 
 
 def write_mdetr(entries: list[Entry], folder: Path) -> Path:
     images = [{"id": n, "file_name": e.name, "caption": e.caption, "width": e.width,
-               "height": e.height} for n, e in enumerate(entries)]  # fmt: skip
+               "height": e.height, **origin(e)} for n, e in enumerate(entries)]  # fmt: skip
     boxes = [
-        {"image_id": n, "bbox": _wh(box, plain=e.mixed),
+        {"image_id": n, "bbox": wh(box, plain=e.mixed),
          "tokens_positive": [phrase[:2]] if phrase else []}
         for n, e in enumerate(entries) for box, phrase in pairs_of(e)
     ]  # fmt: skip
@@ -141,24 +64,26 @@ def write_odvg(entries: list[Entry], folder: Path) -> Path:
     rows = []
     for e in entries:
         grounded = [
-            {"bbox": _wh(box, plain=not e.mixed), "phrase": phrase[2],
+            {"bbox": wh(box, plain=not e.mixed), "phrase": phrase[2],
              "tokens_positive": [phrase[:2]] if phrase[1] else []}
             for box, phrase in pairs_of(e) if phrase
         ]  # fmt: skip
-        rows.append({"filename": e.name, "width": e.width, "height": e.height,
+        rows.append({"filename": e.name, "width": e.width, "height": e.height, **origin(e),
                      "grounding": {"caption": e.caption, "regions": grounded}})  # fmt: skip
-    return _lines(folder / "odvg.jsonl", rows)
+    return lines(folder / "odvg.jsonl", rows)
 
 
 def write_grit(entries: list[Entry], folder: Path) -> Path:
     rows = [
         {"key": f"{n:09}", "file_name": e.name, "caption": e.caption, "ref_exps": [],
-         "noun_chunks": [[*map(float, p[:2]), *_in_shares(e, b), 1.0] for b, p in pairs_of(e) if p]}
+         "url": e.address,
+         "noun_chunks": [[*map(float, p[:2]), *wh(in_shares(e, b), plain=not e.mixed), 1.0]
+                          for b, p in pairs_of(e) if p]}
         for n, e in enumerate(entries)
     ]  # fmt: skip
     lists = pa.list_(pa.list_(pa.float64()))
-    kinds = {"key": pa.string(), "file_name": pa.string(), "caption": pa.string(),
-             "ref_exps": lists, "noun_chunks": lists}  # fmt: skip
+    texts = dict.fromkeys(("key", "file_name", "caption", "url"), pa.string())
+    kinds = {**texts, "ref_exps": lists, "noun_chunks": lists}
     file = folder / "grit.parquet"
     pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(kinds.items()))), file)
     return file
@@ -167,7 +92,7 @@ def write_grit(entries: list[Entry], folder: Path) -> Path:
 def write_finehard(entries: list[Entry], folder: Path) -> Path:
     rows = [
         {"f_path": e.name, "caption": e.caption, "bbox_info": [
-            {"bbox": _in_shares(e, b), "long_expr": p[2], "short_expr": p[2]}
+            {"bbox": wh(in_shares(e, b), plain=not e.mixed), "long_expr": p[2], "short_expr": p[2]}
             for b, p in pairs_of(e) if p]}
         for e in entries
     ]  # fmt: skip
@@ -179,7 +104,7 @@ def write_finehard(entries: list[Entry], folder: Path) -> Path:
 def write_genome(entries: list[Entry], folder: Path) -> Path:
     rows = []
     for e in entries:
-        boxes = [_wh(b, plain=e.mixed) for b in e.boxes]
+        boxes = [wh(b, plain=e.mixed) for b in e.boxes]
         keys = ("x", "y", "width", "height")
         regions = [{**dict(zip(keys, b, strict=True)), "phrase": f"thing {n} of {e.row}"}
                    for n, b in enumerate(boxes)]  # fmt: skip
@@ -198,7 +123,7 @@ def write_images(entries: list[Entry], folder: Path) -> Path:
 def write_metadata(entries: list[Entry], folder: Path) -> Path:
     """A folder of images as the library ``datasets`` has it."""
     rows = [{"file_name": e.name, "text": e.caption} for e in entries]
-    _lines(folder / "images" / "metadata.jsonl", rows)
+    lines(folder / "images" / "metadata.jsonl", rows)
     return folder / "images"
 
 
@@ -206,11 +131,11 @@ def write_tao(entries: list[Entry], folder: Path) -> Path:
     rows = [
         {"image_path": e.name, "width": e.width, "height": e.height, "caption": e.caption,
          "expressions": [
-             {"text": p[2], "char_span": p[:2], "instances": [{"bbox": _wh(b, plain=not e.mixed)}]}
+             {"text": p[2], "char_span": p[:2], "instances": [{"bbox": wh(b, plain=not e.mixed)}]}
              for b, p in pairs_of(e) if p]}
         for e in entries
     ]  # fmt: skip
-    return _lines(folder / "annotations.jsonl", rows)
+    return lines(folder / "annotations.jsonl", rows)
 
 
 def write_voc(entries: list[Entry], folder: Path) -> Path:
@@ -227,7 +152,7 @@ def write_voc(entries: list[Entry], folder: Path) -> Path:
             found = ElementTree.SubElement(root, "object")
             ElementTree.SubElement(found, "name").text = "thing"
             corners = ElementTree.SubElement(found, "bndbox")
-            x0, y0, x1, y1 = _wh(box, plain=not each.mixed)
+            x0, y0, x1, y1 = wh(box, plain=not each.mixed)
             for name, value in (("xmin", x0 + 1), ("ymin", y0 + 1), ("xmax", x1), ("ymax", y1)):
                 ElementTree.SubElement(corners, name).text = repr(value)
         file = folder / "voc" / "Annotations" / f"{Path(each.name).stem}.xml"
@@ -256,7 +181,7 @@ def _change_row(row: dict[str, Any], entry: Entry, before: Entry) -> None:
     if entry.caption != before.caption:
         row["caption"], row["sentences"] = entry.caption, []
     if entry.boxes != before.boxes or entry.mixed:
-        boxes = [_wh(box, plain=not entry.mixed) for box in entry.boxes]
+        boxes = [wh(box, plain=not entry.mixed) for box in entry.boxes]
         row["regions"] = [
             {**row["regions"][0], **dict(zip(("x0", "y0", "x1", "y1"), box, strict=True))}
             for box in boxes
@@ -274,5 +199,5 @@ WRITERS: dict[str, Callable[[list[Entry], Path], Path]] = {
     "captions": write_captions, "coco": write_coco, "regions": write_regions,
     "mdetr": write_mdetr, "odvg": write_odvg, "grit": write_grit, "finehard": write_finehard,
     "visual-genome": write_genome, "images": write_images, "metadata": write_metadata,
-    "tao": write_tao, "voc": write_voc,
+    "tao": write_tao, "voc": write_voc, **TOOL_WRITERS,
 }  # fmt: skip
