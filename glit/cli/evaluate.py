@@ -17,6 +17,7 @@ from glit.cli.options import (
     hold,
     name_next,
     page_of,
+    progress_bar,
 )
 from glit.evaluation.tasks import TASKS
 from glit.published import measured
@@ -103,7 +104,7 @@ def eval_command(
             help="The recipe whose evaluate settings are used. Default: mini.",
         ),
     ] = None,
-    overrides: SetOption = None,
+    settings: SetOption = None,
     offline: OfflineOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -111,20 +112,19 @@ def eval_command(
     """Measure one model, or several with --compare, in one table."""
     from glit.api import evaluate
     from glit.recipes.extras import require
-    from glit.runtime.progress import StageProgress
 
     require("models", needed_for="glit eval")
     folder = None if output is None else local_folder(output)
     if folder is not None:
         hold(context, folder)  # before anything takes long
     console = Console(stderr=as_json, highlight=False)
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+    with progress_bar(quiet=quiet) as progress:
         results = evaluate(
             task,
             [model, *(compare or [])],
             dataset,
             recipe=recipe or "mini",
-            settings=[*(overrides or []), *([f"evaluate.caption={caption}"] if caption else [])],
+            settings=[*(settings or []), *([f"evaluate.caption={caption}"] if caption else [])],
             kind=kind,
             images=images,
             split=split,
