@@ -80,12 +80,13 @@ def build(
     """Build a dataset from images. Call it again to resume.
 
     Args:
-        images: a folder, a glob, a list file, or an address.
+        images: a folder, a glob, a list file, a tar, a Parquet file, or an address.
         output: the dataset's folder or address.
         recipe: a built-in recipe's name, a TOML file, or a recipe.
         settings: ``table.key=value``, changes to a named recipe; for a loaded recipe, use
             ``load_recipe(..., overrides=...)``.
-        captions: your captions, a file or address: ``.jsonl``, ``.csv`` or ``.parquet`` by path.
+        captions: your captions, a file or address: ``.jsonl``, ``.csv`` or ``.parquet`` by path,
+            or COCO's ``.json``.
         regions: your boxes, with their sentences and phrases where you have them:
             ``.jsonl``, ``.csv`` or ``.parquet`` by path, or COCO's ``.json``.
         executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for few
@@ -564,7 +565,7 @@ def audit(
         against: a test set that no image may be in, as :func:`overlap` takes it.
         model: a CLIP that looks for captions of another picture, and tells how many phrases fit
             their box badly: a name, a folder, a run or a hub id; empty for none.
-        network: ask a sample of the stated addresses of pictures whether they answer.
+        network: ask up to 200 of the stated addresses of pictures whether they answer.
         page: an HTML file to write.
         progress: counts the images.
 

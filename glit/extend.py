@@ -124,12 +124,12 @@ def add_scorer(name: str, part: type[Scorer]) -> None:
     _add(SCORERS, name, part, "evaluate.scorer")
 
 
-def add_task(name: str, part: Callable[..., Any]) -> None:
+def add_task(name: str, part: Callable[..., Any], *, about: str = "") -> None:
     """Add a task of ``glit eval``: a function of an embedder, a collection and the ``[evaluate]``
-    table that returns figures by name."""
-    from glit.evaluation.tasks import TASKS
+    table that returns figures by name; and what it measures, in one line for ``glit eval -h``."""
+    from glit.evaluation.tasks import TASKS, Task
 
-    _add(TASKS, name, part, "the task")
+    _add(TASKS, name, Task(run=part, about=about), "the task")
 
 
 def add_exporter(name: str, part: Exporter | ExportFormat) -> None:

@@ -349,13 +349,14 @@ def glit(warm_glit, tmp_path):
     return run
 
 
-def on_ray(*words: str, folder: Path, site: Path) -> None:
-    """A command line in a new process: Ray's workers find the package as it does."""
+def in_new_process(*words: str, folder: Path, site: Path) -> str:
+    """What a command prints; processes that it starts find the package as it does."""
     environment = {key: value for key, value in os.environ.items() if key != VARIABLE}
     environment["PYTHONPATH"] = os.pathsep.join([str(site), environment.get("PYTHONPATH", "")])
-    command = [sys.executable, "-m", "glit", *words, "--executor", "ray"]
+    command = [sys.executable, "-m", "glit", *words]
     done = subprocess.run(command, cwd=folder, env=environment, text=True, capture_output=True)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 @pytest.mark.slow
@@ -369,7 +370,7 @@ def test_the_package_of_the_docs_from_end_to_end(installed, scenes, tmp_path, gl
     words = [word for each in settings for word in ("--set", each)]
     build = ["build", "images", "-r", "mini", *words]
     glit(*build, "--executor", "local", "-o", "one", site=installed)
-    on_ray(*build, "-o", "two", folder=tmp_path, site=installed)
+    in_new_process(*build, "-o", "two", "--executor", "ray", folder=tmp_path, site=installed)
     data = [sorted((tmp_path / each / "data").iterdir()) for each in ("one", "two")]
     assert [a.read_bytes() for a in data[0]] == [b.read_bytes() for b in data[1]]
     manifest = json.loads((tmp_path / "one" / "manifest.json").read_text())
@@ -418,6 +419,8 @@ def _learn(glit, folder: Path, site: Path) -> None:
     said = glit("train", "one", "-o", "run", "--resume", code=2)
     assert "the run run was made with the plugin glit_example of glit-example 1.0.0" in said
     assert "cosine" in glit("eval", "words", str(tiny_clip()), "one", site=site)
+    helped = in_new_process("eval", "--help", folder=folder, site=site)
+    assert "words            mean cosine of captions and first words" in helped
 
 
 def _without_it(glit, folder: Path) -> None:

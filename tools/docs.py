@@ -26,6 +26,7 @@ from glit.cli.main import app
 from glit.data.schema import CORRECTED, DATASET_SCHEMA, DROPS_SCHEMA, ORIGIN, WITH_DISTANCE, Columns
 from glit.errors import GlitError
 from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.tasks import TASKS
 from glit.plain import LIMITS
 from glit.planning.recipe import LEARN_TABLES, load_recipe
 from glit.published import FORMATS, RegionFormat, measured
@@ -335,6 +336,11 @@ def _reasons() -> Iterator[str]:
         yield f"| `{reason}` | {meaning}{stage} | {TO_DO.get(reason, '')} |"
 
 
+def _tasks() -> Iterator[str]:
+    yield "| task | measures | as in |\n|---|---|---|"
+    yield from (f"| `{name}` | {task.about} | {task.source} |" for name, task in TASKS.items())
+
+
 def _caption_formats() -> Iterator[str]:
     yield "| `--format` | give | images (`--images`) | `--split` |\n|---|---|---|---|"
     assert [*CAPTIONS] == measured(), "the table of captions is not whole"
@@ -386,7 +392,7 @@ def _errors(kind: type[GlitError]) -> Iterator[type[GlitError]]:
 
 PARTS: dict[str, dict[str, Callable[[], Iterable[str]]]] = {
     "data-format.md": {"columns": _columns},
-    "evaluation.md": {"formats": _caption_formats},
+    "evaluation.md": {"tasks": _tasks, "formats": _caption_formats},
     "library.md": {"names": api},
     "regions.md": {"formats": _region_formats},
     "troubleshooting.md": {"exit codes": _exit_codes, "reasons": _reasons},

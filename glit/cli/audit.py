@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from glit import api
-from glit.cli.options import JsonOption, QuietOption, existing
+from glit.cli.options import JsonOption, QuietOption, existing, progress_bar
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file
 
@@ -68,9 +68,7 @@ def audit_command(
     as_json: JsonOption = False,
 ) -> None:
     """Look for faults in a dataset or a published file; exit code 1 if one is an error."""
-    from glit.runtime.progress import StageProgress
-
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet or as_json) as progress:
+    with progress_bar(quiet=quiet or as_json) as progress:
         found = api.audit(
             what, format=form, images=images, split=split, against=against, model=model,
             network=network, page=output, progress=progress,

@@ -129,7 +129,7 @@ def objectives_command(
     recipe: Annotated[
         str, typer.Option("-r", "--recipe", help="The recipe that gives model and settings.")
     ] = "mini",
-    overrides: SetOption = None,
+    settings: SetOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Compare objectives on your datasets, each at its best learning rate.
@@ -159,7 +159,7 @@ def objectives_command(
         test=test,
         validation=validation,
         recipe=recipe,
-        overrides=tuple(overrides or ()),
+        overrides=tuple(settings or ()),
     )
     named = {"objectives": objectives, "lrs": lrs, "epochs": epochs}
     given = world.defaults() | {key: value for key, value in named.items() if value}

@@ -113,7 +113,7 @@ def build_command(
             "weights, else mini.",
         ),
     ] = None,
-    overrides: SetOption = None,
+    settings: SetOption = None,
     captions: Annotated[
         str | None,
         typer.Option(
@@ -167,7 +167,7 @@ def build_command(
         images,
         folder,
         recipe=name,
-        settings=overrides or (),
+        settings=settings or (),
         captions=captions,
         regions=regions,
         limit=limit,
@@ -225,7 +225,7 @@ def retry_command(
     reason: Annotated[
         str | None, typer.Option("--reason", help="Retry only drops with this reason.")
     ] = None,
-    overrides: SetOption = None,
+    settings: SetOption = None,
     log_json: LogOption = None,
     metrics: MetricsOption = None,
     executor: ExecutorOption = "auto",
@@ -237,7 +237,7 @@ def retry_command(
     folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
     how = _at_work(executor, ray_address, console, log_json, metrics, quiet=quiet)
-    retried = api.retry(folder, stage=stage, reason=reason, settings=overrides or (), **how)
+    retried = api.retry(folder, stage=stage, reason=reason, settings=settings or (), **how)
     _report(retried.manifest, folder, how["progress"], console, as_json=as_json, quiet=quiet)
 
 
@@ -285,13 +285,13 @@ def trust_command(
 
 def lock_command(
     recipe: Annotated[str, typer.Argument(help="A built-in recipe or a TOML file.")],
-    overrides: SetOption = None,
+    settings: SetOption = None,
 ) -> None:
     """Record the models of a recipe on this machine, for glit build --locked.
 
     Writes RECIPE.lock.json beside the recipe, or into this folder for a built-in recipe.
     """
-    path, models = api.lock(recipe, settings=overrides or ())
+    path, models = api.lock(recipe, settings=settings or ())
     for role, model in sorted(models.items()):
         print(f"{role}: {model.identity()['name']} at {model.revision}, sha256 {model.sha256}")
     print(f"wrote {path}")

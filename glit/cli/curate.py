@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from glit import api
-from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption
+from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption, progress_bar
 from glit.errors import UserError
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file, local_folder
@@ -29,18 +29,17 @@ def pair_command(
             help="The recipe whose table pair is used. Default: the dataset's own.",
         ),
     ] = None,
-    overrides: SetOption = None,
+    settings: SetOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write the dataset with the pairs of another rule. Needs no model and no pixels."""
     from glit.runtime.cores import usable_cores
-    from glit.runtime.progress import StageProgress
 
     folder = local_folder(output)
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+    with progress_bar(quiet=quiet) as progress:
         paired = api.pair(
-            dataset, folder, recipe=recipe, settings=overrides or (),
+            dataset, folder, recipe=recipe, settings=settings or (),
             processes=usable_cores(), progress=progress,
         )  # fmt: skip
     written = {"dataset": str(folder), "samples": len(paired)}
@@ -95,8 +94,6 @@ def select_command(
 ) -> None:
     """Write some samples as a new dataset, or divide them into parts. Without --distinct it needs
     no model."""
-    from glit.runtime.progress import StageProgress
-
     folder, shares = local_folder(output), None if split is None else _shares(split)
     if shares is None and together:
         raise UserError(f"--together {together}: is for --split; add --split train=0.98,val=0.02")
@@ -104,7 +101,7 @@ def select_command(
         raise UserError(f"--near {near}: is for --split; add --split train=0.98,val=0.02")
     rest: Any = {"where": where, "sample": sample, "by": by, "seed": seed}
     rest |= {"distinct": distinct, "model": model}
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+    with progress_bar(quiet=quiet) as progress:
         if shares is None:
             parts = {"": api.select(dataset, folder, **rest, progress=progress)}
         else:
@@ -163,10 +160,8 @@ def merge_command(
     as_json: JsonOption = False,
 ) -> None:
     """Write the samples of several datasets as one. A repeated image is taken once."""
-    from glit.runtime.progress import StageProgress
-
     folder = local_folder(output)
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+    with progress_bar(quiet=quiet) as progress:
         merged = api.merge(datasets, folder, progress=progress)
     repeated = merged.manifest.counts.duplicates
     written = {"dataset": str(folder), "samples": len(merged), "duplicates": repeated}
@@ -229,8 +224,6 @@ def overlap_command(
     ``glit overlap IMAGES -o LIST.parquet`` writes a list of a test set's images, to keep them out
     of training data.
     """
-    from glit.runtime.progress import StageProgress
-
     if (references is None) == (output is None):
         raise UserError(
             "glit overlap: want either DATASET and what to compare it with, or IMAGES and "
@@ -241,7 +234,7 @@ def overlap_command(
             raise UserError("-o LIST.parquet: compares nothing; leave out --cosine and --page")
         _write_list(dataset, output or "", model, images, split, quiet=quiet, as_json=as_json)
         return
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet or as_json) as progress:
+    with progress_bar(quiet=quiet or as_json) as progress:
         found = api.overlap(
             dataset, references, model=model, cosine=cosine, page=page, images=images,
             split=split, progress=progress,
@@ -266,10 +259,8 @@ def overlap_command(
 def _write_list(
     images: str, output: str, model: str, folder: str, split: str, *, quiet: bool, as_json: bool
 ) -> None:
-    from glit.runtime.progress import StageProgress
-
     path = local_file(output)
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+    with progress_bar(quiet=quiet) as progress:
         written = api.references(
             images, path, model=model, folder=folder, split=split, progress=progress
         )

@@ -44,7 +44,7 @@ def doctor_command(
             "the weights, else mini; and times for every recipe whose models are here.",
         ),
     ] = None,
-    overrides: SetOption = None,
+    settings: SetOption = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show every check, and the models of every recipe.")
     ] = False,
@@ -62,7 +62,7 @@ def doctor_command(
     with status_reporter(Console(stderr=True, highlight=False), quiet=quiet) as tell:
         report = examine(
             recipe or default_recipe(),
-            settings=overrides or (),
+            settings=settings or (),
             images=images,
             output=output,
             all_recipes=recipe is None,

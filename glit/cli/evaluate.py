@@ -17,7 +17,9 @@ from glit.cli.options import (
     hold,
     name_next,
     page_of,
+    progress_bar,
 )
+from glit.evaluation.tasks import TASKS
 from glit.published import measured
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
@@ -63,8 +65,11 @@ def eval_command(
         str,
         typer.Option(
             "--format",
-            help=f"glit, {', '.join(measured())}; choose: fg-ovd, sugarcrepe, winoground, aro, "
-            "valse or mmvp; boxes: coco or lvis; refer: refcoco; segment: voc or ade20k.",
+            help="; ".join(
+                [f"glit, {', '.join(measured())}"]
+                + [f"{n}: {', '.join(t.formats)}" for n, t in TASKS.items() if t.formats]
+            )
+            + ".",
         ),
     ] = "glit",
     images: Annotated[
@@ -99,42 +104,27 @@ def eval_command(
             help="The recipe whose evaluate settings are used. Default: mini.",
         ),
     ] = None,
-    overrides: SetOption = None,
+    settings: SetOption = None,
     offline: OfflineOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure one model, or several with --compare, in one table.
-
-    \b
-    retrieval        Recall@K both ways
-    joint-map        mAP@10 over whole images and best regions together
-    localize         are the patches most similar to a sentence in its region
-    robustness       retrieval with a false sentence in every caption
-    caption-quality  mean cosine of images and captions
-    hierarchy        does each added sentence make a caption more similar
-    classify         zero-shot, a folder with one folder of images per class
-    choose           the right one of several texts for an image or a box
-    boxes            zero-shot classification of annotated boxes
-    refer            the box that an expression refers to
-    segment          a class for every pixel
-    """
+    """Measure one model, or several with --compare, in one table."""
     from glit.api import evaluate
     from glit.recipes.extras import require
-    from glit.runtime.progress import StageProgress
 
     require("models", needed_for="glit eval")
     folder = None if output is None else local_folder(output)
     if folder is not None:
         hold(context, folder)  # before anything takes long
     console = Console(stderr=as_json, highlight=False)
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+    with progress_bar(quiet=quiet) as progress:
         results = evaluate(
             task,
             [model, *(compare or [])],
             dataset,
             recipe=recipe or "mini",
-            settings=[*(overrides or []), *([f"evaluate.caption={caption}"] if caption else [])],
+            settings=[*(settings or []), *([f"evaluate.caption={caption}"] if caption else [])],
             kind=kind,
             images=images,
             split=split,
@@ -153,6 +143,14 @@ def eval_command(
         for path in write_results(folder, results):
             console.print(f"wrote {path}", soft_wrap=True)
         name_next("view", folder, "-o", page_of(folder), quiet=quiet or as_json)
+
+
+eval_command.__doc__ = "\n".join(
+    [
+        f"{eval_command.__doc__}\n\n\b",
+        *(f"{name:<15}  {task.about}".rstrip() for name, task in TASKS.items()),
+    ]
+)
 
 
 def _show(results: list[Result], console: Console) -> None:

@@ -11,10 +11,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from glit.cli.options import JsonOption, QuietOption
+from glit.cli.options import JsonOption, QuietOption, progress_bar
 from glit.published import imported
-from glit.runtime.progress import StageProgress
-from glit.runtime.terminal import Console, visible
+from glit.runtime.terminal import visible
 from glit.storage.outputs import local_file, local_folder
 
 
@@ -44,7 +43,7 @@ def import_command(
     from glit.importers import import_captions, regions_file
 
     path = local_file(output)
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+    with progress_bar(quiet=quiet) as progress:
         found = import_captions(
             form, annotations, path, images=images, split=split, attach=attach, progress=progress
         )

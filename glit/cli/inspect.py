@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from glit import api
-from glit.cli.options import DatasetArgument, JsonOption, QuietOption
+from glit.cli.options import DatasetArgument, JsonOption, QuietOption, progress_bar
 from glit.errors import DatasetError, InputError, UserError
 from glit.runtime.progress import duration
 from glit.runtime.terminal import Console, visible
@@ -104,9 +104,8 @@ def verify_command(
     """Check every promise of the data format. Prints one line per breach and exits 1."""
     from glit.dataset.manifest import read_manifest
     from glit.dataset.verify import verify
-    from glit.runtime.progress import StageProgress
 
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+    with progress_bar(quiet=quiet) as progress:
         breaches = list(islice(verify(dataset, progress), _MOST_LINES))
     if as_json:
         print(json.dumps({"dataset": dataset, "ok": not breaches, "breaches": breaches}))

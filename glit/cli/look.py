@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glit import api
-from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption
+from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption, progress_bar
 from glit.errors import UserError
-from glit.runtime.terminal import Console, visible
+from glit.runtime.terminal import visible
 from glit.storage.outputs import local_file
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ def view_command(
     glit eval -o: recall curves, and queries that succeed and fail.
     """
     from glit.dataset.reader import Dataset
-    from glit.runtime.progress import StageProgress
     from glit.view.compare import compare_data
     from glit.view.learning import is_results, is_run
     from glit.view.page_file import report_html
@@ -84,7 +83,7 @@ def view_command(
     if learns:
         if serve or where or (image_root and not maps):
             raise UserError(f"{dataset}: no dataset, so it takes no --serve, --where, --image-root")
-        with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as told:
+        with progress_bar(quiet=quiet) as told:
             folders = [dataset, *(others or [])]
             _learning(folders, local_file(output or ""), maps or [], image_root, told)
         return
@@ -99,7 +98,7 @@ def view_command(
         _serve(opened, port=port, where=where)
         return
     page = local_file(output or "")
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as told:
+    with progress_bar(quiet=quiet) as told:
         if other is not None:
             against = Dataset(other, image_root=image_root)
             data = compare_data(opened, against, most=most, seed=seed, progress=told)
@@ -214,7 +213,6 @@ def explain_command(
 ) -> None:
     """Follow one image from its file to its pairs, or to the reason for its drop."""
     from glit.dataset.reader import Dataset
-    from glit.runtime.progress import StageProgress
     from glit.view.explain import as_text, explain, explain_page
     from glit.view.page_file import report_html
     from glit.view.report import add_maps, write_page
@@ -232,7 +230,7 @@ def explain_command(
     if page is not None:
         data = explain_page(opened, found)
         if maps and "sample" in data:
-            with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as told:
+            with progress_bar(quiet=quiet) as told:
                 add_maps([data["sample"]], _maps(maps, dataset, image_root, told))
         write_page(page, report_html(data))
         if not as_json:

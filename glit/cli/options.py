@@ -6,12 +6,16 @@ import glob
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from glit.errors import InputError
+from glit.runtime.terminal import Console
 from glit.storage.folder_lock import folder_lock
+
+if TYPE_CHECKING:
+    from glit.runtime.progress import StageProgress
 
 
 def existing(value: str | None) -> str | None:
@@ -85,6 +89,13 @@ SetOption = Annotated[
 ImageRootOption = Annotated[
     str, typer.Option("--image-root", help="The images' folder, if the dataset stores paths only.")
 ]
+
+
+def progress_bar(*, quiet: bool) -> StageProgress:
+    """A progress bar on standard error; none if it is quiet."""
+    from glit.runtime.progress import StageProgress
+
+    return StageProgress(Console(stderr=True, highlight=False), quiet=quiet)
 
 
 def name_next(*words: str | Path, quiet: bool) -> None:

@@ -21,6 +21,7 @@ from glit.cli.options import (
     JsonOption,
     QuietOption,
     SetOption,
+    progress_bar,
 )
 from glit.errors import UserError
 from glit.plain import as_plain
@@ -169,9 +170,7 @@ def judge_command(
     Its opinions are kept apart from people's verdicts; glit pairs certify --judged needs fewer
     verdicts with them.
     """
-    from glit.runtime.progress import StageProgress
-
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet or as_json) as progress:
+    with progress_bar(quiet=quiet or as_json) as progress:
         progress.begin("judge", total=num or 0, done=0, drops=False)
         found = api.judge(
             dataset, judged, recipe=recipe, settings=settings or (), of=of, where=where, num=num,
@@ -252,11 +251,7 @@ def certify_command(
     The first call writes a plan into the file of verdicts; glit pairs label then asks for the
     verdicts; the next calls print what they prove.
     """
-    from glit.runtime.progress import StageProgress
-
-    with StageProgress(
-        Console(stderr=True, highlight=False), quiet=quiet or as_json or output is None
-    ) as progress:
+    with progress_bar(quiet=quiet or as_json or output is None) as progress:
         found = api.certify(
             dataset, list(verdicts), of=of, where=where, error=error, confidence=confidence,
             part=part, unsure=unsure, seed=seed, num=num, judged=judged, output=output,
@@ -383,9 +378,7 @@ def apply_command(
     quiet: QuietOption = False,
 ) -> None:
     """Write the dataset with corrections, and print how many pairs people left as right."""
-    from glit.runtime.progress import StageProgress
-
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet or as_json) as progress:
+    with progress_bar(quiet=quiet or as_json) as progress:
         applied = api.apply_corrections(
             dataset, output, corrections or [], judged=judged, verdicts=verdicts or [],
             matcher=matcher, image_root=image_root, progress=progress,

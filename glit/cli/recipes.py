@@ -20,7 +20,7 @@ def recipes_command(
         str | None,
         typer.Argument(help="A built-in recipe or a TOML file. Without it, a list of all."),
     ] = None,
-    overrides: SetOption = None,
+    settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the recipes and their missing models and packages, or print one recipe in full.
@@ -42,13 +42,13 @@ def recipes_command(
             _list([each for each in found if each.what == what], console)
         console.print("\nOne recipe, whole: glit recipes NAME. A build's time: glit doctor IMAGES")
         return
-    found = needs_of(recipe, overrides or ())
+    found = needs_of(recipe, settings or ())
     if as_json:
-        print(json.dumps({**asdict(found), "toml": as_toml(recipe, overrides or ())}))
+        print(json.dumps({**asdict(found), "toml": as_toml(recipe, settings or ())}))
         return
     for line in _about(found):
         print(visible(f"# {line}"))
-    print(f"\n{as_toml(recipe, overrides or ())}", end="")
+    print(f"\n{as_toml(recipe, settings or ())}", end="")
 
 
 def _list(recipes: list[Needs], console: Console) -> None:

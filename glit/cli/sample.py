@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from glit.cli.options import QuietOption, hold, name_next
+from glit.cli.options import QuietOption, hold, name_next, progress_bar
 from glit.storage.outputs import local_folder
 
 
@@ -16,13 +16,11 @@ def sample_command(
     quiet: QuietOption = False,
 ) -> None:
     """Write twelve photographs with captions and boxes made by hand, as a finished dataset."""
-    from glit.runtime.progress import StageProgress
-    from glit.runtime.terminal import Console
     from glit.sample import write_sample
 
     folder = local_folder(output)
     hold(context, folder)
-    progress = StageProgress(Console(stderr=True, highlight=False), quiet=quiet)
+    progress = progress_bar(quiet=quiet)
     counts = write_sample(folder, progress).counts
     print(f"{counts.shipped} photographs, captions and boxes made by hand: {folder}/dataset")
     name_next("view", f"{folder}/dataset", "-o", f"{folder}/report.html", quiet=quiet)

@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from glit.cli.options import QuietOption, hold, name_next
+from glit.cli.options import QuietOption, hold, name_next, progress_bar
 from glit.errors import UserError
-from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
 
@@ -40,13 +39,12 @@ def scenes_command(
     quiet: QuietOption = False,
 ) -> None:
     """Draw procedural scenes with long captions and ground truth."""
-    from glit.runtime.progress import StageProgress
     from glit.scenes import write_scenes
 
     folder = local_folder(output)
     hold(context, folder)
     try:
-        with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+        with progress_bar(quiet=quiet) as progress:
             write_scenes(
                 folder,
                 num=num,

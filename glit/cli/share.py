@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from glit import api
-from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption
+from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption, progress_bar
 from glit.exporters import EXPORTERS
-from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
 
@@ -47,11 +46,10 @@ def export_command(
     """Write the dataset, or the samples of a condition, in another format."""
     from glit.dataset.select import narrowed
     from glit.exporters import export
-    from glit.runtime.progress import StageProgress
 
     folder = local_folder(output)
     opened = narrowed(api.open_dataset(dataset, image_root=image_root), where)
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+    with progress_bar(quiet=quiet) as progress:
         progress.begin("export", total=len(opened), done=0, drops=False)
         if embeddings:
             progress.loading(embeddings)
@@ -91,9 +89,7 @@ def push_command(
     as_json: JsonOption = False,
 ) -> None:
     """Upload a finished dataset to the Hugging Face Hub. Run it again to resume."""
-    from glit.runtime.progress import StageProgress
-
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+    with progress_bar(quiet=quiet) as progress:
         pushed = api.push(
             dataset, repository, private=private, licence=licence, images=not without_images,
             progress=progress,
@@ -118,10 +114,9 @@ def attach_command(
 ) -> None:
     """Find the pictures of a dataset that was published without them. Run it again to resume."""
     from glit.attaching.found import WAYS
-    from glit.runtime.progress import StageProgress
 
     folder = local_folder(output)
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+    with progress_bar(quiet=quiet) as progress:
         made = api.attach(dataset, images, folder, progress=progress)
     if as_json:
         print(json.dumps({"dataset": str(folder), **asdict(made)}))

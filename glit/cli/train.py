@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from glit.cli.options import OfflineOption, QuietOption, SetOption, existing_dataset
-from glit.runtime.progress import StageProgress, duration
+from glit.cli.options import OfflineOption, QuietOption, SetOption, existing_dataset, progress_bar
+from glit.runtime.progress import duration
 from glit.runtime.ranks import rank
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
@@ -34,7 +34,7 @@ def train_command(
         str | None,
         typer.Option("--objective", help="Replace the recipe's objective: clip, fast-goal, ..."),
     ] = None,
-    overrides: SetOption = None,
+    settings: SetOption = None,
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Continue from the run's last checkpoint with its settings."),
@@ -71,7 +71,7 @@ def train_command(
     if recipe is None and not resume:
         recipe = _default_recipe(console)
     config = config_of(
-        run, recipe=recipe, objective=objective, settings=overrides or [], resume=resume,
+        run, recipe=recipe, objective=objective, settings=settings or [], resume=resume,
         known_tables=known_tables,
     )  # fmt: skip
     if not (quiet or as_json):
@@ -114,7 +114,7 @@ def interpolate_command(
     from glit.training.interpolate import interpolate
 
     folder = local_folder(output)
-    with StageProgress(Console(stderr=True, highlight=False), quiet=quiet) as progress:
+    with progress_bar(quiet=quiet) as progress:
         checkpoint = interpolate(start, end, folder, alpha=alpha, progress=progress)
     console = Console(highlight=False)
     of = f" ({checkpoint})" if checkpoint else ""

@@ -107,8 +107,6 @@ def open_label_maps(name: str, folder: Path, *, split: str | None, limit: int = 
     Raises:
         InputError: it is not of that layout, or files are missing.
     """
-    if name not in READERS:
-        raise InputError(f"--format {name!r}: segment knows {', '.join(READERS)}")
     try:
         found = READERS[name](folder, split)
     except (OSError, ValueError, IndexError) as error:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Any
+
 Metrics = dict[str, float]
 """Shares between 0 and 1 under CLIP_benchmark's names: ``image_retrieval`` finds the image of a
 text, ``text_retrieval`` the text of an image."""
@@ -12,3 +15,14 @@ of additions in a product depends on its shape."""
 
 WAYS = ("image_retrieval", "text_retrieval")
 """The two directions of retrieval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a task found, if that is more than figures."""
+
+    metrics: Metrics
+    neighbours: dict[str, Any] = field(default_factory=dict)
+    """By direction, queries that were right and wrong."""
+    broken: tuple[str, ...] = ()
+    """Images that were left out because they cannot be read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import pkgutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -10,34 +10,21 @@ from typing import Any, Literal
 from glit.clip.runs import model_of_run
 from glit.data.captions import LONG
 from glit.errors import InputError, UserError
-from glit.evaluation.class_folder import ClassFolder
-from glit.evaluation.collection import Collection, open_collection
+from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import CollectionEmbedder, load_embedder
 from glit.evaluation.false_sentences import read_false_sentences
-from glit.evaluation.label_maps import open_label_maps
-from glit.evaluation.metrics import Metrics
+from glit.evaluation.metrics import Measured, Metrics
 from glit.evaluation.own_encoders import with_own_encoders
-from glit.evaluation.questions import Questions
-from glit.evaluation.readers.boxes import class_boxes, expressions
-from glit.evaluation.readers.questions import read_questions
 from glit.evaluation.report import Result
 from glit.evaluation.tasks import TASKS
-from glit.evaluation.tasks.boxes import BoxFiles
-from glit.evaluation.tasks.classify import classify_and_broken
-from glit.evaluation.tasks.retrieval import retrieval_and_neighbours
-from glit.evaluation.tasks.robustness import robustness
 from glit.gpu.convolutions import no_tf32_convolutions
 from glit.models.device import pick_device
-from glit.published.files import no_parts
 from glit.recipes.config import as_table
 from glit.runtime.cpu_threads import CpuThreads
 from glit.runtime.process_state import without_bars
 from glit.runtime.progress import StageProgress, null_progress
 from glit.training.setup import has_own_encoders
-
-OF_CAPTIONS = ("retrieval", "caption-quality")
-"""Tasks that measure captions of any kind; the others go by the sentences of the long one."""
 
 
 def open_embedder(
@@ -98,20 +85,17 @@ def evaluate(
             f"--checkpoint last: {', '.join(models)} is no run of glit train; give the "
             "run's folder, or leave that out"
         )
-    if false_sentences is not None and task != "robustness":
-        raise UserError(f"--false-sentences belongs to robustness, not to {task}")
-    if config.caption != LONG and (task not in OF_CAPTIONS or kind != "glit"):
-        raise UserError(
-            f"evaluate.caption = {config.caption!r}: {' and '.join(OF_CAPTIONS)} of a glit dataset "
-            f"measure other captions, not {task} of {kind}"
-        )
+    if false_sentences is not None and task not in (able := _that_take("false_sentences")):
+        raise UserError(f"--false-sentences belongs to {' and '.join(able)}, not to {task}")
     collection = _open(task, dataset, config, kind=kind, images=images, split=split)
-    measure = TASKS[task]
+    further: dict[str, Any] = {}
+    if neighbours and task in _that_take("neighbours"):
+        further["neighbours"] = neighbours
     if false_sentences is not None:
-        given = read_false_sentences(
+        further["false_sentences"] = read_false_sentences(
             false_sentences, collection, seed=config.seed, limited=bool(config.limit)
         )
-        measure = functools.partial(robustness, false_sentences=given)
+    measure = TASKS[task].function()
     told = progress or null_progress()
     results: list[Result] = []
     with CpuThreads(pick_device(config.device).type) as threads, no_tf32_convolutions():
@@ -123,15 +107,20 @@ def evaluate(
             told.advance(1)
             if not results:
                 threads.fit()
-            result = _measured(task, measure, embedder, collection, config, neighbours)
+            found = measure(embedder, collection, config, **further)
+            result = _result(task, found, embedder, collection, config)
             results.append(result)
             if report is not None:
                 report(result)
     return results
 
 
+def _that_take(argument: str) -> list[str]:
+    return [name for name, task in TASKS.items() if argument in task.takes]
+
+
 def _open(
-    task: str,
+    name: str,
     dataset: str,
     config: EvaluateConfig,
     *,
@@ -140,50 +129,29 @@ def _open(
     split: str | None,
 ) -> Collection:
     """The collection that a task measures."""
-    path = Path(dataset)
-    if task in ("choose", "refer", "boxes", "segment") and not path.exists():
-        raise InputError(f"{path}: no such file or folder; give the annotations as published")
-    if task == "classify":
-        if kind != "glit" or images is not None or split is not None:
-            raise UserError("--format, --images and --split: classify takes a folder of classes")
-        return ClassFolder(path, names=config.class_names, limit=config.limit)
-    if task == "choose":
-        no_parts(split)
-        return Questions(kind, read_questions(kind, path, images=images, limit=config.limit))
-    if task == "refer":
-        _check_format(task, kind, "refcoco")
-        found = expressions(path, images=images, split=split, limit=config.limit)
-        return Questions(f"{kind} {split or 'val'}", found)
-    if task == "boxes":
-        _check_format(task, kind, "coco", "lvis")
-        no_parts(split)
-        return BoxFiles(kind, class_boxes(path, images=images, limit=config.limit))
-    if task == "segment":
-        return open_label_maps(kind, path, split=split, limit=config.limit)
-    return open_collection(dataset, config, kind=kind, images=images, split=split)
+    task = TASKS[name]
+    if config.caption != LONG and not (task.any_caption and kind == "glit"):
+        able = " and ".join(other for other, each in TASKS.items() if each.any_caption)
+        raise UserError(
+            f"evaluate.caption = {config.caption!r}: {able} of a glit dataset measure other "
+            f"captions, not {name} of {kind}"
+        )
+    if task.formats and not Path(dataset).exists():
+        raise InputError(f"{dataset}: no such file or folder; give the annotations as published")
+    if task.formats and kind not in task.formats:
+        raise InputError(f"--format {kind!r}: {name} knows {', '.join(task.formats)}")
+    opened = pkgutil.resolve_name(task.open)
+    return opened(dataset, config, kind=kind, images=images, split=split)
 
 
-def _check_format(task: str, kind: str, *known: str) -> None:
-    if kind not in known:
-        raise InputError(f"--format {kind!r}: {task} knows {', '.join(known)}")
-
-
-def _measured(
+def _result(
     task: str,
-    measure: Callable[[CollectionEmbedder, Collection, EvaluateConfig], Metrics],
+    found: Measured | Metrics,
     embedder: CollectionEmbedder,
     collection: Collection,
     config: EvaluateConfig,
-    neighbours: int,
 ) -> Result:
-    found: dict[str, Any] = {}
-    broken: list[str] = []
-    if neighbours and task == "retrieval":
-        metrics, found = retrieval_and_neighbours(embedder, collection, config, most=neighbours)
-    elif task == "classify":
-        metrics, broken = classify_and_broken(embedder, collection, config)
-    else:
-        metrics = measure(embedder, collection, config)
+    measured = found if isinstance(found, Measured) else Measured(metrics=found)
     return Result(
         task=task,
         model=embedder.name,
@@ -191,8 +159,8 @@ def _measured(
         dataset=collection.name,
         num_images=len(collection.captions),
         num_captions=sum(map(len, collection.captions)),
-        metrics=metrics,
+        metrics=measured.metrics,
         settings={**as_table(config), "fit": embedder.preprocessing.fit},
-        neighbours=found,
-        broken=tuple(broken),
+        neighbours=measured.neighbours,
+        broken=measured.broken,
     )

@@ -10,8 +10,7 @@ import pytest
 import typer
 
 from glit.cli.main import app
-from glit.evaluation import label_maps
-from glit.evaluation.readers import questions
+from glit.evaluation.tasks import TASKS
 from glit.published import measured
 
 
@@ -26,12 +25,15 @@ def test_every_measurement(tiny_clip, make_dataset, run_glit, task: str) -> None
     assert (done.code, result["task"], result["num_images"]) == (0, task, 8)
 
 
-def test_the_help_names_every_format() -> None:
+def test_the_help_names_every_task_and_format() -> None:
     group: Any = typer.main.get_command(app)
-    (option,) = [p for p in group.commands["eval"].params if "--format" in p.opts]
-    known = {"glit", *measured(), *questions.READERS, *label_maps.READERS}
-    words = re.findall(r"[\w-]+", option.help.replace(" or ", " "))
-    assert set(words) == known | {"lvis", "refcoco", "choose", "boxes", "refer", "segment"}
+    command = group.commands["eval"]
+    (option,) = [p for p in command.params if "--format" in p.opts]
+    of_tasks = {name: task.formats for name, task in TASKS.items() if task.formats}
+    known = {"glit", *measured(), *of_tasks, *(f for some in of_tasks.values() for f in some)}
+    assert set(re.findall(r"[\w-]+", option.help)) == known
+    lines = command.loaded.help.partition("\b\n")[2].splitlines()
+    assert [line.split(maxsplit=1) for line in lines] == [[n, t.about] for n, t in TASKS.items()]
 
 
 def test_false_sentences_belong_to_robustness(tiny_clip, make_dataset, tmp_path, run_glit) -> None:

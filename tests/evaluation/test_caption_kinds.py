@@ -9,7 +9,7 @@ from glit.data.schema import CAPTIONS
 from glit.errors import InputError, UserError
 from glit.evaluation.collection import DatasetCollection
 from glit.evaluation.run import evaluate
-from glit.evaluation.tasks import retrieval
+from glit.evaluation.tasks.retrieval import retrieval
 
 PLACES = {
     "Long 0.": [1.0, 0.0, 0.0],

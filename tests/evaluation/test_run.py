@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,11 +14,12 @@ import torch
 from evaluating import CONFIG, config
 from safetensors.torch import load_file, save_file
 
-from glit.cli.evaluate import eval_command
 from glit.errors import InputError, RecipeError, RunError, UserError, WeightsError
+from glit.evaluation import label_maps
 from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.readers import questions
 from glit.evaluation.run import evaluate
-from glit.evaluation.tasks import TASKS
+from glit.evaluation.tasks import TASKS, Task
 from glit.planning.recipe import load_table
 from glit.runtime import cpu_threads
 
@@ -73,9 +77,17 @@ def test_false_sentences_with_another_task_are_refused_and_not_measured_as_robus
         evaluate("retrieval", ["model"], "dataset", EvaluateConfig(), false_sentences=given)
 
 
-def test_the_help_of_the_command_line_tells_of_every_task():
-    told = (inspect.getdoc(eval_command) or "").partition("\b\n")[2].splitlines()
-    assert [line.split()[0] for line in told] == list(TASKS)
+def test_every_task_is_declared_in_full_and_imported_only_when_it_runs():
+    """Its line fits a terminal of 80 columns, and its functions have the arguments it says."""
+    text = "import sys; from glit.evaluation.tasks import TASKS; print('torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", text], text=True) == "False\n"
+    for name, task in TASKS.items():
+        assert 0 < len(task.about) <= 61 and task.source, name
+        assert {*inspect.signature(task.function()).parameters} >= {*task.takes}, name
+        opens = inspect.signature(pkgutil.resolve_name(task.open)).parameters
+        assert [*opens] == ["dataset", "config", "kind", "images", "split"], name
+    assert TASKS["choose"].formats == (*questions.READERS,)
+    assert TASKS["segment"].formats == (*label_maps.READERS,)
 
 
 def test_a_caption_that_fills_a_window_that_is_no_multiple_of_8(tiny_clip, make_dataset):
@@ -121,9 +133,8 @@ def test_a_measurement_leaves_a_core_to_another_process(
     looks = iter([(0.0, 0.0, 0.0), (10.0, 15.0, 5.0)])  # seconds, work of all, own
     monkeypatch.setattr(cpu_threads, "_look", lambda: next(looks))
     threads = []
-    monkeypatch.setitem(
-        TASKS, "localize", lambda *_: {"threads": threads.append(torch.get_num_threads())}
-    )
+    counted = Task(run=lambda *_: {"threads": threads.append(torch.get_num_threads())})
+    monkeypatch.setitem(TASKS, "localize", counted)
     torch.set_num_threads(2)
     try:
         evaluate("localize", [str(tiny_clip)] * 2, str(make_dataset(4)), config(device="cpu"))

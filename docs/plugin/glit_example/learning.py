@@ -12,4 +12,4 @@ def register():
     from glit_example import objective
 
     extend.add_objective("long+first", objective.LongAndFirst)
-    extend.add_task("words", objective.words)
+    extend.add_task("words", objective.words, about="mean cosine of captions and first words")

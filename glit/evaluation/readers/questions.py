@@ -142,8 +142,6 @@ def read_questions(
     Raises:
         InputError: it is not of that format, or there is none.
     """
-    if name not in READERS:
-        raise InputError(f"--format {name!r}: choose knows {', '.join(READERS)}")
     reader, pattern, beside = READERS[name]
     files = sorted(annotations.glob(pattern)) if annotations.is_dir() else [annotations]
     found = []

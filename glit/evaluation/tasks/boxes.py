@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -13,8 +14,9 @@ from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import CollectionEmbedder, Picture
 from glit.evaluation.metrics import Metrics
 from glit.evaluation.questions import QuestionImages
-from glit.evaluation.readers.boxes import ClassBoxes
+from glit.evaluation.readers.boxes import ClassBoxes, class_boxes
 from glit.evaluation.tasks.classify import accuracies, class_vectors, rank_of_own
+from glit.published.files import no_parts
 from glit.runtime.progress import null_progress
 
 _AT_ONCE = 1024
@@ -32,6 +34,14 @@ class BoxFiles(QuestionImages):
         self.classes = boxes.classes
         for (index, _), own in zip(self.pictures, self.class_of, strict=True):
             self.captions[index] += self.classes[own][:1]
+
+
+def open_boxes(
+    dataset: str, config: EvaluateConfig, *, kind: str, images: Path | None, split: str | None
+) -> BoxFiles:
+    """Open COCO's or LVIS's annotations, which have no parts."""
+    no_parts(split)
+    return BoxFiles(kind, class_boxes(Path(dataset), images=images, limit=config.limit))
 
 
 def boxes(embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig) -> Metrics:

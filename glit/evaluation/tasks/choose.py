@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -32,9 +33,20 @@ from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.metrics import ROUNDING, Metrics
 from glit.evaluation.questions import Question, Questions
+from glit.evaluation.readers.questions import read_questions
 from glit.evaluation.scorers.cosine import Cosine, single
 from glit.evaluation.scorers.protocol import Scorer, Vectors
+from glit.published.files import no_parts
 from glit.text.sentences import make_splitter
+
+
+def open_questions(
+    dataset: str, config: EvaluateConfig, *, kind: str, images: Path | None, split: str | None
+) -> Questions:
+    """Open a benchmark of questions, which has no parts."""
+    no_parts(split)
+    found = read_questions(kind, Path(dataset), images=images, limit=config.limit)
+    return Questions(kind, found)
 
 
 def choose(embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig) -> Metrics:

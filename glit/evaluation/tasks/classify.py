@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from glit.errors import GlitError, InputError
+from glit.errors import GlitError, InputError, UserError
 from glit.evaluation.class_folder import ClassFolder
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import CollectionEmbedder
-from glit.evaluation.metrics import Metrics
+from glit.evaluation.metrics import Measured, Metrics
 from glit.evaluation.templates import templates
 from glit.runtime.prefetch import batched
 from glit.runtime.progress import null_progress
@@ -24,16 +25,25 @@ _CLASSES_AT_ONCE = 64
 _IMAGES_AT_ONCE = 512
 
 
+def open_classes(
+    dataset: str, config: EvaluateConfig, *, kind: str, images: Path | None, split: str | None
+) -> ClassFolder:
+    """Open a folder of classes; annotations have none."""
+    if kind != "glit" or images is not None or split is not None:
+        raise UserError("--format, --images and --split: classify takes a folder of classes")
+    return ClassFolder(Path(dataset), names=config.class_names, limit=config.limit)
+
+
 def classify(
     embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig
 ) -> Metrics:
     """Accuracy over the images that can be read; see :func:`classify_and_broken`."""
-    return classify_and_broken(embedder, collection, config)[0]
+    return classify_and_broken(embedder, collection, config).metrics
 
 
 def classify_and_broken(
     embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig
-) -> tuple[Metrics, list[str]]:
+) -> Measured:
     """``acc1``, ``acc5`` (of more than five classes) and the mean of the classes' own accuracies.
 
     An image belongs to the class whose vector has the highest cosine with it. Images that cannot be
@@ -55,11 +65,12 @@ def classify_and_broken(
         classes += own
     if not classes:
         raise InputError(f"{collection.name}: none of {len(broken)} images can be read")
-    return accuracies(torch.cat(ranks), torch.tensor(classes), len(class_KD)) | {
+    metrics = accuracies(torch.cat(ranks), torch.tensor(classes), len(class_KD)) | {
         "images": float(len(classes)),
         "classes": float(len(class_KD)),
         "broken": float(len(broken)),
-    }, broken
+    }
+    return Measured(metrics=metrics, broken=tuple(broken))
 
 
 def class_vectors(

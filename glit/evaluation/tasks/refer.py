@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from glit.errors import InputError
@@ -10,7 +12,16 @@ from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.metrics import Metrics
 from glit.evaluation.questions import Questions
+from glit.evaluation.readers.boxes import expressions
 from glit.evaluation.tasks.choose import embed_questions
+
+
+def open_expressions(
+    dataset: str, config: EvaluateConfig, *, kind: str, images: Path | None, split: str | None
+) -> Questions:
+    """Open RefCOCO's folder."""
+    found = expressions(Path(dataset), images=images, split=split, limit=config.limit)
+    return Questions(f"{kind} {split or 'val'}", found)
 
 
 def refer(embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig) -> Metrics:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from jaxtyping import Int
 from glit.evaluation.collection import Collection, all_captions
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import CollectionEmbedder
-from glit.evaluation.metrics import WAYS, Metrics
+from glit.evaluation.metrics import WAYS, Measured, Metrics
 from glit.evaluation.neighbours import as_dicts, examples
 from glit.evaluation.recall import Block, first_hit_rank, recall_at
 from glit.evaluation.relevance import Relevance, by_text
@@ -29,31 +28,34 @@ def retrieval(
     embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig
 ) -> Metrics:
     """Recall@K by the scorer of ``evaluate.scorer``; several captions an image are allowed."""
-    return retrieval_and_neighbours(embedder, collection, config, most=0)[0]
+    return retrieval_and_neighbours(embedder, collection, config).metrics
 
 
 def retrieval_and_neighbours(
-    embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig, *, most: int
-) -> tuple[Metrics, dict[str, Any]]:
-    """The same, and by direction up to ``most`` queries that are right and as many that are not."""
+    embedder: CollectionEmbedder,
+    collection: Collection,
+    config: EvaluateConfig,
+    *,
+    neighbours: int = 0,
+) -> Measured:
+    """The same, and by direction up to so many queries that are right and as many that are not."""
     scorer = config.make_scorer()
     texts, owner = all_captions(collection)
     images = scorer.images(embedder, collection)
-    metrics: Metrics = {}
-    found: dict[str, Any] = {}
+    found = Measured(metrics={})
     words = [text.text for text in texts]
     for way in _ways(scorer, images, scorer.texts(embedder, texts), texts, owner, config):
-        metrics |= way.recalls(config.recall_at)
-        if most:
+        found.metrics.update(way.recalls(config.recall_at))
+        if neighbours:
             right, wrong = examples(
                 way.block, way.rank, num_gallery=way.num_gallery, relevance=way.relevance,
-                most=most, chunk=config.chunk_size,
+                most=neighbours, chunk=config.chunk_size,
             )  # fmt: skip
-            found[way.name] = {
+            found.neighbours[way.name] = {
                 kind: as_dicts(some, by=way.by, texts=words, collection=collection)
                 for kind, some in (("right", right), ("wrong", wrong))
             }
-    return metrics, found
+    return found
 
 
 def hit_ranks(

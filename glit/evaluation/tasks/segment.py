@@ -8,6 +8,7 @@ size, and a pixel is of the class with the highest.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,11 +20,18 @@ from glit.errors import InputError
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import CollectionEmbedder
-from glit.evaluation.label_maps import IGNORED, LabelMaps
+from glit.evaluation.label_maps import IGNORED, LabelMaps, open_label_maps
 from glit.evaluation.metrics import Metrics
 from glit.evaluation.tasks.classify import class_vectors
 
 _COSINES_AT_ONCE = 1 << 24
+
+
+def open_segments(
+    dataset: str, config: EvaluateConfig, *, kind: str, images: Path | None, split: str | None
+) -> LabelMaps:
+    """Open a folder of labels, in which the images are too."""
+    return open_label_maps(kind, Path(dataset), split=split, limit=config.limit)
 
 
 def segment(

@@ -64,8 +64,9 @@ def test_the_same_as_transformers_answers(tiny_clip, folder) -> None:
 
     settings = config(context=77, templates="openai-7", chunk_size=2)
     embedder, collection = load_embedder(str(tiny_clip), settings), ClassFolder(folder)
-    metrics, broken = classify_and_broken(embedder, collection, settings)
-    assert broken == ["house/broken.jpg"]
+    found = classify_and_broken(embedder, collection, settings)
+    metrics = found.metrics
+    assert found.broken == ("house/broken.jpg",)
     assert (metrics["images"], metrics["classes"], metrics["broken"]) == (6, 3, 1)
 
     model, processor = (
@@ -87,7 +88,7 @@ def test_the_same_as_transformers_answers(tiny_clip, folder) -> None:
     )
     right = [[], [], []]
     for path, own in zip(collection.names, collection.class_of, strict=True):
-        if path not in broken:
+        if path not in found.broken:
             pixels = processor(images=Image.open(folder / path), return_tensors="pt")
             vector = model.get_image_features(**pixels).pooler_output[0]
             right[own].append(int((torch.stack(rows) @ vector).argmax()) == own)

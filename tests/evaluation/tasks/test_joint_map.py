@@ -25,7 +25,7 @@ from glit.evaluation.collection import (
 )
 from glit.evaluation.encode import load_embedder
 from glit.evaluation.run import evaluate
-from glit.evaluation.tasks import joint_map
+from glit.evaluation.tasks.joint_map import joint_map
 from glit.images import decode
 from glit.published.files import AnnotatedImage, Segment
 

@@ -15,7 +15,7 @@ from glit.evaluation.collection import (
 )
 from glit.evaluation.encode import load_embedder
 from glit.evaluation.run import evaluate
-from glit.evaluation.tasks import retrieval
+from glit.evaluation.tasks.retrieval import retrieval
 from glit.images import decode
 
 

@@ -22,7 +22,7 @@ from glit.evaluation.collection import (
 from glit.evaluation.false_sentences import drawn, read_false_sentences, with_false_sentences
 from glit.evaluation.report import heading, shown
 from glit.evaluation.run import evaluate
-from glit.evaluation.tasks import robustness
+from glit.evaluation.tasks.robustness import robustness
 
 
 def test_a_false_sentence_in_the_middle(make_dataset) -> None:
