@@ -315,7 +315,7 @@ def test_functions_of_the_library_load_plugins(scenes, built, tmp_path, monkeypa
     assert [name for name, each in functions.items() if not hasattr(each, "__wrapped__")] == []
 
 
-def test_a_format_of_a_plugin_that_is_away_names_it(built_copy, tmp_path):
+def test_a_part_of_a_plugin_that_is_away_names_it(built_copy, tmp_path):
     manifest = json.loads((built_copy / "manifest.json").read_text())
     recorded = {"name": "my_pkg.parts", "package": "my-pkg", "version": "1.2", "sha256": "0" * 64}
     manifest["recipe"]["plugins"] = [recorded]
@@ -325,6 +325,10 @@ def test_a_format_of_a_plugin_that_is_away_names_it(built_copy, tmp_path):
         " of my-pkg 1.2, which is not loaded here; install my-pkg and set GLIT_PLUGINS=my_pkg.parts"
     ):  # fmt: skip
         api.export(built_copy, to="names", output=tmp_path / "names")
+    manifest["recipe"]["pair"]["rule"] = "nearest"
+    (built_copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(MissingPluginError, match="the dataset was made with the plugin my_pkg"):
+        api.pair(built_copy, tmp_path / "paired")
 
 
 # the package that docs/extend.md shows, installed as a user would

@@ -39,7 +39,9 @@ from glit.plain import as_plain
 from glit.planning.plan import fingerprint
 from glit.planning.recipe import overridden_tables, read_tables
 from glit.recipes.config import as_table, build_dataclass
+from glit.recipes.plugins import require_loaded
 from glit.recipes.toml_tables import naming_file
+from glit.rules import RULES
 from glit.rules.calibration import find_calibration
 from glit.rules.pairing import Pairing
 from glit.stages import all_steps
@@ -132,6 +134,7 @@ def pair_config(manifest: Manifest, recipe: str | None, settings: Sequence[str])
 
     Raises:
         RecipeError: a key cannot be, or is of another table.
+        MissingPluginError: the dataset's own rule comes from a plugin that is not loaded.
     """
     for word in settings:
         if not word.startswith("pair."):
@@ -146,6 +149,8 @@ def pair_config(manifest: Manifest, recipe: str | None, settings: Sequence[str])
             )
             if changes.get("rule", own["rule"]) != own["rule"]:
                 own = {}  # another rule's options, and a calibration of it
+            elif own["rule"] not in RULES:
+                require_loaded(manifest.recipe.plugins, wanted_by="the dataset")
             values = {**own, **changes}
         config = build_dataclass(PairConfig, values, where="[pair]")
         return config.with_scale(manifest.logit_scale)

@@ -10,7 +10,7 @@ from glit.evaluation.class_folder import ClassFolder
 from glit.evaluation.collection import Collection, DatasetCollection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import CollectionEmbedder
-from glit.evaluation.metrics import WAYS, Metrics
+from glit.evaluation.metrics import WAYS, Measured, Metrics
 from glit.evaluation.own_encoders import embedder_of_module
 from glit.evaluation.tasks.classify import classify
 from glit.evaluation.tasks.retrieval import retrieval
@@ -19,7 +19,7 @@ from glit.training.config import TrainConfig
 from glit.training.setup import Ingredients
 from glit.training.validation import Measure, ValidationScore
 
-Task = Callable[[CollectionEmbedder, Collection, EvaluateConfig], Metrics]
+Task = Callable[[CollectionEmbedder, Collection, EvaluateConfig], Measured]
 
 
 def open_validation(config: TrainConfig, ingredients: Ingredients) -> Measure:
@@ -53,7 +53,7 @@ def open_validation(config: TrainConfig, ingredients: Ingredients) -> Measure:
             embedder = _embedder(config, ingredients, settings)
             found: Metrics = {}
             for task, collection in opened:
-                found |= task(embedder, collection, settings)
+                found |= task(embedder, collection, settings).metrics
         finally:
             model.train()
         recalls = [found[f"{way}_recall@1"] for way in WAYS] if config.validation else []

@@ -48,7 +48,7 @@ def test_recall_by_kind(make_dataset, kind, text_to_image, image_to_text):
         str(make_dataset(3, change=two_kinds, further=(CAPTIONS,))), settings
     )
     assert len(collection.captions[0]) == (2 if kind == "all" else 1)
-    found = retrieval(SetByHand(PLACES, WHOLES), collection, settings)
+    found = retrieval(SetByHand(PLACES, WHOLES), collection, settings).metrics
     assert found["image_retrieval_recall@1"] == pytest.approx(text_to_image)
     assert found["text_retrieval_recall@1"] == pytest.approx(image_to_text)
 

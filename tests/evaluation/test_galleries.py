@@ -142,7 +142,7 @@ def test_the_commands_of_the_page(
     given = group.commands["eval"].make_context("eval", [task, *shlex.split(words)]).params
     collection = open_collection(
         given["dataset"],
-        load_table(EvaluateConfig, "mini", overrides=given["overrides"] or []),
+        load_table(EvaluateConfig, "mini", overrides=given["settings"] or []),
         kind=given["kind"],
         images=given["images"],
         split=given.get("split"),

@@ -40,7 +40,7 @@ class Task:
 
 TASKS: dict[str, Task] = {
     "retrieval": Task(
-        run="glit.evaluation.tasks.retrieval:retrieval_and_neighbours",
+        run="glit.evaluation.tasks.retrieval:retrieval",
         about="Recall@K of images by captions and captions by images",
         source="FAST-GOAL Tables III, IV",
         any_caption=True,
@@ -74,7 +74,7 @@ TASKS: dict[str, Task] = {
         source="HiMo-CLIP, HiMo@K",
     ),
     "classify": Task(
-        run="glit.evaluation.tasks.classify:classify_and_broken",
+        run="glit.evaluation.tasks.classify:classify",
         about="zero-shot classification of a folder of classes",
         source="CLIP, section 3.1.4",
         open="glit.evaluation.tasks.classify:open_classes",

@@ -36,13 +36,6 @@ def open_classes(
 
 def classify(
     embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig
-) -> Metrics:
-    """Accuracy over the images that can be read; see :func:`classify_and_broken`."""
-    return classify_and_broken(embedder, collection, config).metrics
-
-
-def classify_and_broken(
-    embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig
 ) -> Measured:
     """``acc1``, ``acc5`` (of more than five classes) and the mean of the classes' own accuracies.
 

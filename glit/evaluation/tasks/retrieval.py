@@ -25,20 +25,17 @@ MOST_KEPT = 1 << 26
 
 
 def retrieval(
-    embedder: CollectionEmbedder, collection: Collection, config: EvaluateConfig
-) -> Metrics:
-    """Recall@K by the scorer of ``evaluate.scorer``; several captions an image are allowed."""
-    return retrieval_and_neighbours(embedder, collection, config).metrics
-
-
-def retrieval_and_neighbours(
     embedder: CollectionEmbedder,
     collection: Collection,
     config: EvaluateConfig,
     *,
     neighbours: int = 0,
 ) -> Measured:
-    """The same, and by direction up to so many queries that are right and as many that are not."""
+    """Recall@K by the scorer of ``evaluate.scorer``; several captions an image are allowed.
+
+    With ``neighbours``, also up to so many queries of each direction that are right, and as many
+    that are not.
+    """
     scorer = config.make_scorer()
     texts, owner = all_captions(collection)
     images = scorer.images(embedder, collection)

@@ -18,7 +18,7 @@ from glit.evaluation.encode import load_embedder
 from glit.evaluation.tasks.classify import (
     accuracies,
     class_vectors,
-    classify_and_broken,
+    classify,
     rank_of_own,
 )
 from glit.evaluation.templates import TEMPLATES, templates
@@ -64,7 +64,7 @@ def test_the_same_as_transformers_answers(tiny_clip, folder) -> None:
 
     settings = config(context=77, templates="openai-7", chunk_size=2)
     embedder, collection = load_embedder(str(tiny_clip), settings), ClassFolder(folder)
-    found = classify_and_broken(embedder, collection, settings)
+    found = classify(embedder, collection, settings)
     metrics = found.metrics
     assert found.broken == ("house/broken.jpg",)
     assert (metrics["images"], metrics["classes"], metrics["broken"]) == (6, 3, 1)

@@ -37,7 +37,7 @@ def test_retrieval_is_what_the_model_itself_gives(tiny_clip, make_dataset) -> No
         texts.append(model.get_text_features(input_ids=torch.tensor(ids)).pooler_output)
     similarity = F.normalize(torch.cat(texts)) @ F.normalize(torch.cat(images)).T
     rank = (similarity > similarity.diagonal()[:, None]).sum(dim=1)
-    found = retrieval(embedder, collection, CONFIG)
+    found = retrieval(embedder, collection, CONFIG).metrics
     assert found["image_retrieval_recall@1"] == pytest.approx(float((rank < 1).float().mean()))
     assert found["image_retrieval_recall@5"] == pytest.approx(float((rank < 5).float().mean()))
     rank = (similarity.diagonal()[:, None] < similarity.T).sum(dim=1)
