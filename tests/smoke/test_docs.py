@@ -129,7 +129,7 @@ def test_every_command_in_the_docs_parses(line, monkeypatch):
         assert name in group.commands, f"no command {name}"
         group = group.commands[name]
     given = group.make_context("glit", words).params
-    settings = given.get("overrides") or ()
+    settings = given.get("settings") or ()
     recipe = given.get("recipe") if given.get("recipe") in builtin_recipes() else "flism"
     if line.startswith(("glit train ", "glit eval ")):
         kind = TrainConfig if "train" in line.split()[1] else EvaluateConfig
