@@ -1,7 +1,7 @@
 """glit beside other packages on the same work: ``python -m tools.measure.peers -o OUT``.
 
 Needs ``cleanvision``, ``daft``, ``imagededup``, ``litdata``, ``onnxruntime``, ``onnxscript``,
-``openvino``, ``pysbd``, ``sentence-transformers`` and ``spacy`` besides glit's own extras and tools;
+``openvino``, ``pysbd``, ``sentence-transformers`` and ``spacy`` besides glit's extras and tools;
 what is not installed is left out. Each way runs in a process of its own, in turn with the others;
 imports and models that are loaded do not count. Answers are compared, and what a way does more or
 less than glit is in its ``note``.
