@@ -159,7 +159,7 @@ class PublishedSamples:
         return {name: places for name, places in found.items() if len(places) <= _NAMESAKES}
 
     def index(self) -> Index:
-        """Return the index that proposes these samples for a picture."""
+        """Return an index of these samples, which proposes candidates for a picture."""
         places = range(len(self._numbers))
         with ThreadPoolExecutor(usable_cores()) as pool:
             return Index(list(map_ahead(pool, self._described, places, most=2 * usable_cores())))

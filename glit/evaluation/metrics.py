@@ -23,6 +23,6 @@ class Measured:
 
     metrics: Metrics
     neighbours: dict[str, Any] = field(default_factory=dict)
-    """By direction, queries that were right and wrong."""
+    """Examples of right and of wrong queries, by direction of retrieval."""
     broken: tuple[str, ...] = ()
     """Images that were left out because they cannot be read."""

@@ -35,7 +35,7 @@ class Result:
     settings: dict[str, Any]
     """The configuration they were measured with."""
     neighbours: dict[str, Any] = field(default_factory=dict)
-    """By direction, queries that were right and wrong; empty where they were not asked for."""
+    """Examples of right and of wrong queries, by direction of retrieval; empty if not asked for."""
     broken: tuple[str, ...] = ()
     """Images that ``classify`` left out because they cannot be read."""
 

@@ -48,8 +48,8 @@ class Item:
     shares: bool = False
     """True if boxes are shares of width and height; else pixels."""
     corners: Literal["xyxy", "xywh", "cxcywh", ""] = "xyxy"
-    """What the file's boxes are said to be; empty if every box says it itself, or their order says
-    nothing."""
+    """How the format states a box: two corners, corner and size, or centre and size; empty if each
+    box says it itself, or any two corners will do."""
     stated: tuple[Any, Any] | None = None
     """Width and height of the picture that the boxes are in, as the file has them."""
     picture: Callable[[], bytes] | None = None

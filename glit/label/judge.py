@@ -34,7 +34,7 @@ _AGAIN_ONE_IN = 20
 """Number of items, of which about one is asked about twice."""
 _AT_WORK = 64
 _SIDE, _GAP = 672, 12
-"""Longest side of either picture and the space between both, pixels."""
+"""Longest side of each picture, and the gap between the two, in pixels."""
 LONGEST_SIDE = 2 * _SIDE + _GAP
 """Longest side of what a model sees, pixels."""
 _RED, _GREY = (220, 30, 30), (250, 250, 250)

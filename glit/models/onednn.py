@@ -27,7 +27,7 @@ class OneDnnLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """[out, in]; a copy, for models that ask a layer for its precision or shape."""
+        """A copy of the weights [out, in], for models that read a layer's dtype or shape."""
         return self._weight.to_dense()
 
     def forward(self, x: Tensor) -> Tensor:

@@ -60,7 +60,7 @@ class RegionFormat:
     """True if an image has a caption; False for boxes with labels; None where the file decides."""
     corners: Literal["xyxy", "xywh", "cxcywh", ""] = "xyxy"
     """What the file's boxes are: two corners, a corner and a size, or a centre and a size; empty
-    if their order says nothing."""
+    if any two corners will do."""
     assumed: bool = False
     """True if ``corners`` are ``xywh`` by a convention that not every file keeps."""
     page: ClassVar[str] = "docs/regions.md"

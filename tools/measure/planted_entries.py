@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +27,10 @@ class Entry:
     """xyxy in pixels."""
     mixed: bool = False
     """True if corners are written as corner and size, or the other way round."""
-    picture: bytes | None = b""
-    """Bytes of a changed picture; empty for the dataset's, None for none."""
+    original: bytes
+    """The dataset's encoded picture."""
+    picture: bytes | None
+    """The encoded picture that is written, changed or not; None for none."""
     tokens: int = 0
     """By how much the token spans are shifted."""
     shares: dict[str, float] = field(default_factory=dict)
@@ -36,36 +39,33 @@ class Entry:
     """Where the file says that the picture is."""
 
 
-PICTURES: list[bytes] = []
-"""Of the dataset's rows."""
+_clean: dict[str, list[Entry]] = {}
+"""By the dataset's path."""
 
 
 def entries_of(dataset: Dataset) -> list[Entry]:
-    """The rows of a clean dataset."""
+    """The rows of a clean dataset, to be changed; the dataset is read once."""
+    if dataset.path not in _clean:
+        _clean[dataset.path] = _read(dataset)
+    return copy.deepcopy(_clean[dataset.path])
+
+
+def _read(dataset: Dataset) -> list[Entry]:
     found = []
     for number, row in enumerate(dataset):
         local = {pair.sentence: pair.region for pair in row.pairs}
         pairs = {region: sentence for sentence, region in sorted(local.items())}
         chosen = [(row.sentences[s], row.regions[r].box.xyxy) for r, s in sorted(pairs.items())]
+        picture = row.encoded()
         found.append(
             Entry(
+                original=picture, picture=picture,
                 name=Path(row.source_path).name, width=row.width, height=row.height, row=number,
                 caption=row.caption.text, boxes=[list(box) for _, box in chosen],
                 phrases=[[s.char_start, s.char_end, s.text] for s, _ in chosen],
             )
         )  # fmt: skip
-        PICTURES.append(row.encoded())
     return found
-
-
-_CLEAN: list[Entry] = []
-
-
-def entries_of_cached(dataset: Dataset) -> list[Entry]:
-    """The rows, read once."""
-    if not _CLEAN:
-        _CLEAN.extend(entries_of(dataset))
-    return _CLEAN
 
 
 def write_pictures(entries: list[Entry], folder: Path) -> None:
@@ -74,7 +74,7 @@ def write_pictures(entries: list[Entry], folder: Path) -> None:
         place = folder / each.name
         if each.picture is not None and place.resolve().is_relative_to(folder.resolve()):
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(each.picture or PICTURES[each.row])
+            place.write_bytes(each.picture)
 
 
 def pairs_of(entry: Entry) -> list[tuple[list[float], list[Any] | None]]:

@@ -11,7 +11,6 @@ second table (``pairs``) has what is said of wrong pairs.
 from __future__ import annotations
 
 import contextlib
-import copy
 import http.server
 import itertools
 import random
@@ -33,7 +32,7 @@ from glit.inspection.inspect import inspect
 from glit.inspection.sources import open_source
 from glit.runtime.progress import null_progress
 from tools.measure.console import ended, say
-from tools.measure.planted_entries import PICTURES, Entry, entries_of_cached, write_pictures
+from tools.measure.planted_entries import Entry, entries_of, write_pictures
 from tools.measure.planted_formats import WRITERS, write_dataset, write_odvg
 from tools.measure.planted_kinds import EFFECTS, PLANTS, Plant, half_as_jpeg, plant_other_boxes
 
@@ -66,7 +65,7 @@ def measured(
 ) -> tuple[int, int, int, int]:
     """Numbers of images: planted, found, rightly found, and with other faults."""
     rng = random.Random(f"{form} {code} {rate}")
-    entries = copy.deepcopy(entries_of_cached(dataset))
+    entries = entries_of(dataset)
     with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
         folder = Path(temporary)
         (folder / "images").mkdir()
@@ -87,7 +86,7 @@ def measured(
         if code == "in-test-set":
             (folder / "test-set").mkdir()
             for number in chosen:
-                data = half_as_jpeg(PICTURES[entries[number].row])
+                data = half_as_jpeg(entries[number].original)
                 (folder / "test-set" / f"{number}.jpg").write_bytes(data)
             wanted = Wanted(images=str(folder / "test-set"))
             options["test_set"] = open_list(wanted, null_progress())
@@ -154,8 +153,8 @@ def _plain(name: str, entries: list[Entry]) -> str:
 
 def estimated(dataset: Dataset, rate: float) -> Estimate:
     """What an audit says of the pairs, if those of such a share of the images are wrong."""
-    rng, entries = random.Random(f"pairs {rate}"), copy.deepcopy(entries_of_cached(dataset))
-    others = copy.deepcopy(entries)
+    rng, entries = random.Random(f"pairs {rate}"), entries_of(dataset)
+    others = entries_of(dataset)
     for number in rng.sample(range(len(entries)), round(rate * len(entries))):
         plant_other_boxes(entries[number], rng, others)
     with tempfile.TemporaryDirectory() as temporary:
@@ -172,7 +171,6 @@ def main() -> None:
         say("usage: python -m tools.measure.planted_faults DATASET [KIND or PLANTED ...]")
         sys.exit(2)
     dataset, wanted = open_dataset(sys.argv[1]), set(sys.argv[2:])
-    entries_of_cached(dataset)
     print("| kind | planted | format | rate | planted | found | recall | precision | others |")
     print("|---|---|---|---:|---:|---:|---:|---:|---:|")
     for code, how, plant, forms in PLANTS:

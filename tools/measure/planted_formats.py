@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from glit.dataset.reader import Dataset
 from tools.measure.planted_entries import (
     Entry,
-    entries_of_cached,
+    entries_of,
     in_shares,
     lines,
     origin,
@@ -163,7 +163,7 @@ def write_voc(entries: list[Entry], folder: Path) -> Path:
 def write_dataset(entries: list[Entry], folder: Path, dataset: Dataset) -> Path:
     """A copy of the dataset with changed rows; its manifest stays."""
     shutil.copytree(dataset.path, folder / "dataset", ignore=shutil.ignore_patterns("work"))
-    clean = entries_of_cached(dataset)
+    clean = entries_of(dataset)
     for name, first in dataset.first_rows().items():
         table = dataset.table(file=name)
         rows = table.to_pylist()

@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image, PngImagePlugin
 
 from tools.measure.caption_checks import FOREIGN
-from tools.measure.planted_entries import PICTURES, Entry
+from tools.measure.planted_entries import Entry
 
 FORMATS = ("glit", "captions", "coco", "regions", "mdetr", "odvg", "grit", "finehard",
            "visual-genome", "images", "metadata", "tao", "voc", "refcoco", "flickr30k-entities",
@@ -205,7 +205,7 @@ def plant_no_answer(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
 
 def plant_turned(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
     """A wider picture that is stored on its side, with its boxes as it is stored."""
-    upright = Image.open(io.BytesIO(PICTURES[entry.row])).convert("RGB")
+    upright = Image.open(io.BytesIO(entry.original)).convert("RGB")
     width, height = entry.width + entry.width // 4, entry.height
     wide = Image.new("RGB", (width, height))
     wide.paste(upright)
@@ -221,7 +221,7 @@ def changed(change: Callable[[bytes], bytes]) -> Plant:
     """A change of the picture's file."""
 
     def plant(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
-        entry.picture = change(PICTURES[entry.row])
+        entry.picture = change(entry.original)
 
     return plant
 

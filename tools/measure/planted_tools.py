@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tools.measure.planted_entries import PICTURES, Entry, in_shares, origin, pairs_of, wh
+from tools.measure.planted_entries import Entry, in_shares, origin, pairs_of, wh
 
 
 def _json(file: Path, values: Any) -> Path:
@@ -80,8 +80,7 @@ def write_tar(entries: list[Entry], folder: Path) -> Path:
     with tarfile.open(folder / "train.tar", "w") as tar:
         for entry in entries:
             stem, _, suffix = entry.name.rpartition(".")
-            picture = entry.picture or PICTURES[entry.row]
-            for end, data in ((suffix, picture), ("txt", entry.caption.encode())):
+            for end, data in ((suffix, entry.picture or b""), ("txt", entry.caption.encode())):
                 member = tarfile.TarInfo(f"{stem}.{end}")
                 member.size = len(data)
                 tar.addfile(member, io.BytesIO(data))
@@ -90,7 +89,7 @@ def write_tar(entries: list[Entry], folder: Path) -> Path:
 
 def write_hub(entries: list[Entry], folder: Path) -> Path:
     rows = [
-        {"image": {"bytes": e.picture or PICTURES[e.row], "path": e.name}, "width": e.width,
+        {"image": {"bytes": e.picture, "path": e.name}, "width": e.width,
          "height": e.height, "caption": e.caption,
          "objects": {"bbox": [wh(box, plain=e.mixed) for box in e.boxes],
                      "category": ["thing" for _ in e.boxes]}}

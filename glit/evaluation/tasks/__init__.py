@@ -1,7 +1,7 @@
 """The evaluation tasks: one file each, declared once in :data:`TASKS`.
 
 Help, documentation, checks and error messages follow from the declarations. Importing this module
-loads no model library: the functions are named by their places.
+loads no model library: functions are named as ``module:function``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ class Task:
 
     run: Callable[..., Any] | str
     """A function of a ``CollectionEmbedder``, a ``Collection`` and an ``EvaluateConfig`` that
-    returns figures by name, or a ``Measured``; or its place, ``module:function``."""
+    returns figures by name, or a ``Measured``; or its name, ``module:function``."""
     about: str = ""
     """What it measures, in one line."""
     source: str = ""
-    """The paper that defines it, or the benchmarks."""
+    """The paper that defines it, or the benchmarks that it reads."""
     formats: tuple[str, ...] = ()
     """The values of ``--format`` that it knows, if it takes benchmarks as published; a task without
     any takes glit datasets, and captions as published."""
     open: str = "glit.evaluation.collection:open_collection"
-    """The place of the function that opens its collection, with the signature of that one."""
+    """``module:function`` that opens what it measures; takes the arguments of this default."""
     any_caption: bool = False
     """True if it measures captions of any kind; the others need the sentences of the long one."""
     takes: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ _COSINES_AT_ONCE = 1 << 24
 def open_segments(
     dataset: str, config: EvaluateConfig, *, kind: str, images: Path | None, split: str | None
 ) -> LabelMaps:
-    """Open a folder of labels, in which the images are too."""
+    """Open a folder with label maps and their images."""
     return open_label_maps(kind, Path(dataset), split=split, limit=config.limit)
 
 
