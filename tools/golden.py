@@ -94,8 +94,7 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
 
 def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     """Of every stage, by recipe and device; models are taken to be here under a fixed hash."""
-    from glit.backends.captioners.user_captions import BroughtCaptions
-    from glit.backends.user_tables import UserTable
+    from glit.inputs.lookup import BroughtCaptions, UserTable
     from glit.inputs.source import Source
     from glit.models.weights import Resolved
     from glit.planning.inputs import Inputs

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from duckdb import DuckDBPyConnection
 
-from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.data.captions import KIND_RULE, LONG, is_kind
 from glit.data.json_files import json_array
 from glit.data.limits import CAPTION_CHARS
 from glit.errors import InputError, cut
+from glit.inputs.lookup import BroughtCaptions
 from glit.inputs.user_tables import PATH_KEYS, brought_table, finder, pick, rows_of, sorted_table
 from glit.storage.duckdb_temp import spilling
 from glit.storage.members import is_utf8

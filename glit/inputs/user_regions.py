@@ -1,7 +1,7 @@
 """A user's file of regions, read once and streamed into a Parquet table sorted by path.
 
 A row is a region: the image's path, a box, and what is known of it (docs/regions.md). The name
-of the box's key says what its numbers are; see :data:`glit.backends.region_files.BOXES`. ``width``
+of the box's key says what its numbers are; see :data:`glit.inputs.region_file.BOXES`. ``width``
 and ``height`` are those of the picture that the box is in.
 """
 
@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from glit.backends.region_files import BOXES, SHARES
-from glit.backends.user_tables import UserTable
 from glit.errors import InputError, closest
+from glit.inputs.lookup import UserTable
+from glit.inputs.region_file import BOXES, SHARES
 from glit.inputs.user_tables import EMPTY_CELLS, PATH_KEYS, finder, pick, rows_of, sorted_table
 from glit.storage.members import is_utf8
 from glit.storage.store import Store

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from duckdb import DuckDBPyConnection
 
-from glit.backends.region_files import BOXES
-from glit.backends.user_tables import UserTable
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.limits import BATCH_BYTES
 from glit.errors import InputError, cut, first_line
 from glit.inputs.csv_rows import csv_rows
+from glit.inputs.lookup import UserTable
+from glit.inputs.region_file import BOXES
 from glit.runtime.prefetch import batched_by_weight
 from glit.storage.duckdb_temp import spilling
 from glit.storage.members import spelt_on_disk

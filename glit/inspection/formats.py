@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from glit.backends.region_files import BOXES
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.json_files import json_array
 from glit.errors import InputError, closest
+from glit.inputs.region_file import BOXES
 from glit.inputs.table import TableShard
 from glit.inputs.user_captions import KIND_SUFFIX, TEXT_KEYS
 from glit.inputs.user_tables import PATH_KEYS

@@ -16,11 +16,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from glit.backends.region_files import SHARES, box_corners
 from glit.data.frames import XYXY, stated_size
 from glit.dataset.manifest import MANIFEST
 from glit.errors import InputError, UserError, cut
 from glit.inputs.files import ImageFiles
+from glit.inputs.region_file import SHARES, box_corners
 from glit.inputs.source import entries, find_source
 from glit.inputs.user_captions import read_captions
 from glit.inputs.user_regions import read_regions

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from glit.backends.user_tables import UserTable
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.frames import CHANGES, Frame, fit_frame, stated_size
 from glit.data.parquet import read_parquet_file
+from glit.inputs.lookup import UserTable
 from glit.inputs.user_tables import brought_table
 from glit.storage.store import Store
 

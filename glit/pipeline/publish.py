@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.backends.matchers.clip import own_scale
-from glit.backends.user_tables import NO_ROW
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.parquet import write_parquet
 from glit.data.schema import DUPLICATES_SCHEMA, SCHEMA_VERSION, hf_feature
@@ -34,6 +32,7 @@ from glit.dataset.mini_models import caution
 from glit.dataset.statistics import dataset_statistics
 from glit.errors import RunError
 from glit.executors.protocols import Job
+from glit.inputs.lookup import NO_ROW, BroughtCaptions
 from glit.inputs.user_tables import brought_table
 from glit.models.tokenizer import tokenizer_hash
 from glit.pipeline.mining_note import note_mining

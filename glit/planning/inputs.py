@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from glit.backends.captioners.user_captions import BroughtCaptions
-from glit.backends.user_tables import UserTable
 from glit.errors import InputError, UserError
+from glit.inputs.lookup import BroughtCaptions, UserTable
 from glit.inputs.source import Source
 from glit.inputs.user_captions import kinds_of, prepare
 from glit.inputs.user_regions import prepare_regions

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import CaptionLookup
-from glit.backends.region_files import CharacterSpan, RegionOfFile
 from glit.data.records import Drop, Sample
+from glit.inputs.region_file import CharacterSpan, RegionOfFile
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan
 from glit.text.spans import CleanText

@@ -10,10 +10,10 @@ from functools import partial
 from typing import TypeVar
 
 from glit.backends.base import Backend
-from glit.backends.region_files import rows_as_text
-from glit.backends.user_tables import NO_ROW, UserTable
 from glit.data.records import Drop, Sample
 from glit.images import NO_LIMIT, ImageError, Pixels, decode, picture_frame
+from glit.inputs.lookup import NO_ROW, UserTable
+from glit.inputs.region_file import rows_as_text
 from glit.runtime.prefetch import batched_by_weight, map_ahead
 from glit.storage.members import stem
 from glit.storage.store import Store

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from glit.backends.captioners.user_captions import BroughtCaptions
-from glit.backends.user_tables import UserTable
+from glit.inputs.lookup import BroughtCaptions, UserTable
 from glit.masking import without_secrets
 from glit.models.weights import Resolved
 from glit.recipes.config import as_table, enabled, is_enabled, on_by_default

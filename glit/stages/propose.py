@@ -14,11 +14,11 @@ from glit.backends.base import Backend
 from glit.backends.proposers import PROPOSERS
 from glit.backends.proposers.grid import Grid
 from glit.backends.protocols import Detector, ProposerConfig, RegionLayout, RegionReader
-from glit.backends.user_tables import UserTable
 from glit.data import rows
 from glit.data.geometry import area_ratio_mask, suppress_duplicates
 from glit.data.records import Drop, Region, Sample
 from glit.data.schema import MASKS, REGION
+from glit.inputs.lookup import UserTable
 from glit.plain import limited
 from glit.recipes.config import Choice, added, require_value
 from glit.stages.base import Outcome, Stage, isolate

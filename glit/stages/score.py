@@ -20,12 +20,12 @@ from glit.backends.base import Backend
 from glit.backends.matchers import MATCHERS
 from glit.backends.matchers.clip import reading
 from glit.backends.protocols import Matcher, MatcherConfig
-from glit.backends.region_files import RegionOfFile, Said, placed, read_region_file
-from glit.backends.user_tables import UserTable
 from glit.data import rows
 from glit.data.geometry import Boxes, iou
 from glit.data.records import Drop, Sample, Scores, Sentence
 from glit.images import Pixels
+from glit.inputs.lookup import UserTable
+from glit.inputs.region_file import RegionOfFile, Said, placed, read_region_file
 from glit.recipes.config import Choice, added, is_enabled, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.crop_views import CropView, grown, spotlights

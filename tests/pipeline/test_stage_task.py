@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from building import data_bytes, plan_of, run_build
 
-from glit.backends.captioners.user_captions import BroughtCaptions
 from glit.errors import RunError
+from glit.inputs.lookup import BroughtCaptions
 from glit.pipeline import stage_task
 from glit.planning.recipe import load_recipe
 from glit.storage.store import Store

@@ -10,11 +10,10 @@ import pytest
 from adding import Notes
 from building import Counting, edit_state, plan_of, run_build
 
-from glit.backends.captioners.user_captions import BroughtCaptions
-from glit.backends.user_tables import UserTable
 from glit.dataset.reader import Dataset
 from glit.errors import UserError
 from glit.executors.local import LocalExecutor
+from glit.inputs.lookup import BroughtCaptions, UserTable
 from glit.models.weights import Resolved
 from glit.pipeline.add import add
 from glit.planning.recipe import load_recipe, recipe_of_build, recipes_differ

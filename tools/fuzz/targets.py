@@ -21,13 +21,13 @@ from PIL import Image
 
 from glit.backends.proposers.sa1b import Sa1bReader
 from glit.backends.protocols import ProposerConfig
-from glit.backends.region_files import read_region_file
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import GlitError
 from glit.images import ImageError, decode
 from glit.importers import import_captions, regions_file
 from glit.inputs.files import ImageFiles
+from glit.inputs.region_file import read_region_file
 from glit.inputs.source import entries, find_source
 from glit.inputs.user_captions import read_captions
 from glit.inputs.user_regions import read_regions

@@ -1,7 +1,7 @@
 """Captioners: models, and readers of existing captions.
 
 Backends that read pixels are constructed with (config, model, prompt). Those that look captions up
-are constructed with the user's :class:`~.user_captions.BroughtCaptions`, or None.
+are constructed with the user's :class:`~glit.inputs.lookup.BroughtCaptions`, or None.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import dataclasses
 from glit.backends.base import Backend
 from glit.backends.captioners.endpoint import ENDPOINT
 from glit.backends.captioners.transformers_generate import TRANSFORMERS
-from glit.backends.captioners.user_captions import PROVIDED, SIDECAR
 from glit.backends.captioners.vllm_engine import VLLM, check_any
+from glit.backends.given import PROVIDED_CAPTIONS as PROVIDED
+from glit.backends.given import SIDECAR
 
 CAPTIONERS: dict[str, Backend] = {
     "vllm": VLLM,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from glit.backends.base import Backend
+from glit.backends.given import GROUNDER as FILE
+from glit.backends.given import PROVIDED_GROUNDER as PROVIDED
 from glit.backends.grounders.sam3 import SAM3
 from glit.backends.grounders.yolo import ULTRALYTICS
 from glit.backends.grounders.zero_shot import ZERO_SHOT
-from glit.backends.region_files import GROUNDER as FILE
-from glit.backends.region_files import PROVIDED_GROUNDER as PROVIDED
 
 GROUNDERS: dict[str, Backend] = {
     "zero-shot": ZERO_SHOT,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from glit.backends.base import Backend
+from glit.backends.given import MATCHER as FILE
+from glit.backends.given import PROVIDED_MATCHER as PROVIDED
 from glit.backends.matchers.clip import CLIP
-from glit.backends.region_files import MATCHER as FILE
-from glit.backends.region_files import PROVIDED_MATCHER as PROVIDED
 
 MATCHERS: dict[str, Backend] = {"clip": CLIP, "file": FILE, "provided": PROVIDED}
 """By their names in ``score.backend``; model libraries are imported when one is constructed."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from glit.backends.base import Backend
+from glit.backends.given import PROPOSER as FILE
+from glit.backends.given import PROVIDED_PROPOSER as PROVIDED
 from glit.backends.proposers.grid import GRID
 from glit.backends.proposers.sa1b import SA1B
 from glit.backends.proposers.sam import SAM
 from glit.backends.proposers.yolo import YOLO
 from glit.backends.proposers.yolos import YOLOS
-from glit.backends.region_files import PROPOSER as FILE
-from glit.backends.region_files import PROVIDED_PROPOSER as PROVIDED
 
 PROPOSERS: dict[str, Backend] = {
     "yolos": YOLOS,

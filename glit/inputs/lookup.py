@@ -1,25 +1,45 @@
-"""Look up existing captions: in the user's file, or in ``NAME.txt`` beside the image, or else in
-``NAME.caption``.
-
-See :mod:`glit.backends.user_tables` for the user's file.
+"""The rows of a user's file by image, in the table sorted by path that
+:mod:`glit.inputs.user_tables` writes; a worker reads only the rows of the paths it is asked for.
 """
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from glit.backends.base import PLAIN_BYTES, Backend
-from glit.backends.protocols import ReadText
-from glit.backends.user_tables import NO_ROW, UserTable
-from glit.data.captions import LONG
-from glit.data.records import Drop
-from glit.storage.members import ALIKE, stem
+import pyarrow.compute as pc
 
-SUFFIX = ".txt"
-NO_TEXT = "holds half a character (a lone surrogate), which no UTF-8 text can; write it again"
+from glit.data.captions import LONG
+from glit.data.parquet import read_parquet_file
+from glit.data.records import Drop
+from glit.storage.store import Store
+
+NO_ROW = "has no row for"
+_NO_TEXT = "holds half a character (a lone surrogate), which no UTF-8 text can; write it again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserTable:
+    """A user's file, by image path. Can be pickled."""
+
+    name: str
+    """Name of the user's file."""
+    table: str
+    """Address of the table sorted by path."""
+
+    def rows(self, paths: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+        """The rows of some images, in the order of the file."""
+        if not paths:
+            return {}
+        path = pc.field("path")
+        folder, _, name = self.table.rpartition("/")
+        within = (path >= min(paths)) & (path <= max(paths))
+        wanted = read_parquet_file(Store(folder or "/").for_arrow(name), filters=within)
+        found: dict[str, list[dict[str, Any]]] = {}
+        for row in wanted.to_pylist():
+            found.setdefault(row["path"], []).append(row)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +51,7 @@ class BroughtCaptions(UserTable):
     kinds: tuple[str, ...] = ()
     """The kinds that are looked up; empty for a file with one caption an image."""
 
-    def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | dict[str, str] | Drop]:
+    def find(self, paths: Sequence[str], read_text: object) -> list[str | dict[str, str] | Drop]:
         """By image its caption; with ``kinds`` those that it has of them, in their order. Without
         one of the first kind it is dropped."""
         rows = self.rows(paths)
@@ -66,45 +86,5 @@ class BroughtCaptions(UserTable):
             )
         caption, line = next(iter(captions.items()))
         if caption is None:
-            return Drop(reason="no_caption", message=f"{self.name}: row {line} {NO_TEXT}")
+            return Drop(reason="no_caption", message=f"{self.name}: row {line} {_NO_TEXT}")
         return caption
-
-
-class SidecarCaptions:
-    """Captions in text files beside the images."""
-
-    name = "sidecar"
-    strips = True
-
-    def find(self, paths: Sequence[str], read_text: ReadText) -> list[str | Drop]:
-        return [self._read(stem(path), read_text) for path in paths]
-
-    def _read(self, name: str, read_text: ReadText) -> str | Drop:
-        for suffix in (SUFFIX, *ALIKE[SUFFIX]):
-            try:
-                text = read_text(name + suffix)
-            except (OSError, UnicodeError) as error:
-                return Drop(reason="no_caption", message=f"{name}{suffix} cannot be read: {error}")
-            if text is not None:
-                return text
-        return Drop(reason="no_caption", message=f"there is no {posixpath.basename(name)}{SUFFIX}")
-
-
-def _provided(brought: BroughtCaptions) -> BroughtCaptions:
-    return brought
-
-
-PROVIDED = Backend(
-    make=_provided,
-    reads="nothing",
-    brings="captions",
-    needs_model=False,
-    process_bytes=PLAIN_BYTES,
-)
-SIDECAR = Backend(
-    make=lambda _: SidecarCaptions(),
-    reads="file",
-    beside=SUFFIX,
-    needs_model=False,
-    process_bytes=PLAIN_BYTES,
-)

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from building import png, run_build
 
-from glit.backends.region_files import read_region_file
 from glit.dataset.verify import verify
 from glit.errors import RecipeError
+from glit.inputs.region_file import read_region_file
 
 SENTENCES = ("A red ball is on the left.", "It is a sunny day.")
 

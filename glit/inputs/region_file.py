@@ -25,16 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from glit.backends.base import PLAIN_BYTES, Backend
-from glit.backends.protocols import MatcherConfig, ProposerConfig
 from glit.data.frames import XYXY, Frame, fit_frame, stated_size, upright_orientation, xywh_corners
 from glit.data.records import Box, Region
 from glit.data.rle import MOST_TEXT, checked_mask, decode_rle, mask_text, read_rle
-from glit.models.weights import Resolved
-from glit.recipes.config import require_value
 from glit.text.spans import CleanText, Span, find_phrase, same_words
 
-SUFFIX = ".json"
 BOXES = ("box_xyxy", "box_xywh", "box_cxcywh", "box_xyxyn", "box_xywhn", "box_cxcywhn")
 """Names of a box that say what its numbers are: two corners, a corner and the size, or the centre
 and the size; pixels, or with ``n`` shares of width and height."""
@@ -70,25 +65,6 @@ class RegionOfFile:
         same = (boxes == np.array(self.region.box.xyxy, dtype=np.float32)).all(axis=1)
         found = np.flatnonzero(same).tolist()
         return [n for n in found if regions[n].label == self.region.label] or found
-
-
-class RegionFileReader:
-    """See :class:`glit.backends.protocols.RegionReader`."""
-
-    def __init__(self, config: ProposerConfig, model: Resolved | None = None) -> None:
-        self._config = config
-
-    def read(
-        self,
-        text: str,
-        *,
-        width: int,
-        height: int,
-        orientation: Callable[[], int] = upright_orientation,
-    ) -> list[Region]:
-        read = read_region_file(text, width=width, height=height, orientation=orientation)
-        found = [each.region for each in read]
-        return [region for region in found if region.score >= self._config.score_threshold]
 
 
 def read_region_file(
@@ -276,29 +252,3 @@ def _mask(found: Any, frame: Frame, box: XYXY) -> str:
         mask = decode_rle(read_rle(counts, height=down, width=across), height=down, width=across)
         counts = mask_text(frame.mask(mask), height=height, width=width)
     return checked_mask(counts, box, height=height, width=width)
-
-
-def _check_matcher(config: MatcherConfig, model: Resolved | None) -> None:
-    """Refuse options of [score] that want a model."""
-    wanted = {"phrases": False, "crop": "tight"}
-    for key, plain in wanted.items():
-        require_value(
-            getattr(config, key, plain) == plain,
-            f"[score] {key}: score.backend = {getattr(config, 'backend', 'file')!r} compares "
-            "nothing; leave it out",
-        )
-
-
-_FILE: dict[str, Any] = {
-    "reads": "file",
-    "beside": SUFFIX,
-    "needs_model": False,
-    "process_bytes": PLAIN_BYTES,
-}
-_GIVEN = {**_FILE, "beside": "", "brings": "regions"}
-PROPOSER = Backend(make=RegionFileReader, keeps_masks=True, **_FILE)
-MATCHER = Backend(make=lambda *_: None, check=_check_matcher, **_FILE)
-GROUNDER = Backend(make=lambda *_: None, **_FILE)
-PROVIDED_PROPOSER = Backend(make=RegionFileReader, keeps_masks=True, **_GIVEN)
-PROVIDED_MATCHER = Backend(make=lambda *_: None, check=_check_matcher, **_GIVEN)
-PROVIDED_GROUNDER = Backend(make=lambda *_: None, **_GIVEN)
