@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from glit.attaching.attach import Attached
+    from glit.corrections.apply import Applied
     from glit.curate.certified import Outcome
-    from glit.curate.correct import Applied
     from glit.curate.references import Overlap, Written
     from glit.curate.select_rows import RowSelection
     from glit.dataset.push import Pushed
@@ -812,7 +812,7 @@ def apply_corrections(
     Raises:
         GlitError: with a one-line reason. Nothing is written.
     """
-    from glit.curate.correct import apply_corrections as write
+    from glit.corrections.apply import apply_corrections as write
     from glit.errors import UserError
     from glit.runtime.progress import null_progress
     from glit.storage.outputs import local_folder

@@ -17,7 +17,6 @@ from glit.attaching.moved_row import moved_row
 from glit.attaching.placement import Placement
 from glit.attaching.user_pictures import UserPictures
 from glit.attaching.work_tables import GrowingTable
-from glit.curate.corrected_row import review
 from glit.data.data_files import series_of_file
 from glit.data.records import Drop
 from glit.data.schema import (
@@ -28,6 +27,7 @@ from glit.data.schema import (
     further_columns,
     hf_feature,
 )
+from glit.dataset.by_hand import review
 from glit.dataset.manifest import (
     Manifest,
     describe_data_file,
@@ -39,7 +39,6 @@ from glit.dataset.recorded_rules import pairings_of
 from glit.errors import InputError, RunError
 from glit.exporters.annotations import PICTURES
 from glit.images import decode
-from glit.label.corrections import State
 from glit.plain import as_plain
 from glit.runtime.progress import StageProgress
 from glit.stages.pack import Pack, writer_options
@@ -144,7 +143,7 @@ class AttachedWriter:
             row = made
         told = {"file": file, "sha256": found.sha256, "how": found.how,
                 "colours": found.colours, **dataclasses.asdict(placement)}  # fmt: skip
-        empty = {"by_hand": [], "review": review(State())}
+        empty = {"by_hand": [], "review": review()}
         path = {"bytes": data, "path": row["source_path"]}
         return {**empty, **row, "image": path, ATTACHED[0]: told}
 

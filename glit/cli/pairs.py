@@ -28,8 +28,8 @@ from glit.plain import as_plain
 from glit.runtime.terminal import Console, visible
 
 if TYPE_CHECKING:
+    from glit.corrections.precision import Precision
     from glit.curate.certified import Outcome
-    from glit.label.precision import Precision
     from glit.runtime.local_server import Site
 
 _HELP = "Judge pairs by eye; calibrate on the verdicts; certify and correct a dataset."
@@ -331,8 +331,8 @@ def correct_command(
     image_root: ImageRootOption = "",
 ) -> None:
     """Open a page on this machine to correct boxes, sentences and pairs. Ctrl-C ends it."""
+    from glit.corrections.server import CorrectSite, Samples
     from glit.dataset.reader import Dataset
-    from glit.label.correct_server import CorrectSite, Samples
 
     opened = Dataset(dataset, image_root=image_root)
     samples = Samples(opened, corrections, by=by.strip() or _login(), where=where)
@@ -395,7 +395,7 @@ def apply_command(
 
 
 def _print_precision(found: Precision) -> None:
-    from glit.label.precision import precision_lines
+    from glit.corrections.precision import precision_lines
 
     for line in precision_lines(found):
         print(visible(line))

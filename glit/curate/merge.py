@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from glit.curate.corrected_row import review
 from glit.curate.rewrite import Rows, finish, write_rows
 from glit.curate.select_rows import source_of
 from glit.data.schema import CAPTIONS, CORRECTED, DROPS_SCHEMA, ORIGIN, Columns, hf_feature
+from glit.dataset.by_hand import review
 from glit.dataset.manifest import (
     Counts,
     Manifest,
@@ -28,7 +28,6 @@ from glit.dataset.manifest import (
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
-from glit.label.corrections import State
 from glit.pipeline.publish import write_left_out
 from glit.runtime.progress import StageProgress
 from glit.stages.dedup import find_duplicates
@@ -116,7 +115,7 @@ def _values(dataset: Dataset, source: SourceDataset, further: Columns) -> dict[s
         "recipe": dataset.manifest.recipe.name,
         "manifest_sha256": source.manifest_sha256,
     }
-    values = {CAPTIONS[0]: [], "by_hand": [], "review": review(State()), ORIGIN[0]: origin}
+    values = {CAPTIONS[0]: [], "by_hand": [], "review": review(), ORIGIN[0]: origin}
     return {name: values[name] for name, _ in further if name not in dataset.schema.names}
 
 

@@ -51,3 +51,10 @@ def with_by_hand(pairs: Sequence[Pair], decided: Decided, scores: Scores) -> tup
         *by_rule,
         *(pair for pair in made if pair.global_wins),
     )
+
+
+def review(
+    *, right: bool = False, edited: Sequence[int] = (), tags: Sequence[str] = (), note: str = ""
+) -> dict[str, Any]:
+    """A value of the column ``review``; of a sample that nobody reviewed without arguments."""
+    return {"right": right, "edited": [*edited], "tags": [*tags], "note": note}

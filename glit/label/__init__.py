@@ -1,5 +1,4 @@
-"""``glit pairs``: a person judges pairs, and a calibration is fitted to the verdicts; a person
-corrects boxes, sentences and pairs.
+"""``glit pairs``: a person judges pairs, and a calibration is fitted to the verdicts.
 
 judge.py           asks a vision-language model instead, and keeps its opinions apart
 judging_model.py   opens that model as a recipe's [caption] table names it
@@ -9,8 +8,4 @@ verdicts.py        what was said, one line a pair in a file
 page.html          the page that asks
 server.py          shows it, on this machine only
 calibrate.py       the calibration of a rule, and how good it is
-corrections.py     what was corrected, one line a step in a file
-correct.html       the page to correct samples on
-correct_server.py  shows it, on this machine only
-precision.py       the share of recommended pairs that people left as right
 """

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from glit.corrections.precision import Judged, Precision, precision
 from glit.data.geometry import iou
 from glit.data.rows import pair_row, region_row
 from glit.dataset.by_hand import by_hand_of
@@ -20,7 +21,6 @@ from glit.dataset.reader import Dataset
 from glit.dataset.recorded_rules import scores_of
 from glit.dataset.row import Row
 from glit.errors import InputError, RecipeError
-from glit.label.precision import Judged, Precision, precision
 from glit.label.verdicts import JudgedPair
 from glit.rules.calibration import Calibration
 from glit.rules.evidence import (

@@ -14,12 +14,13 @@ import math
 import os
 import threading
 import unicodedata
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from glit.dataset.by_hand import review
 from glit.errors import InputError
 
 FORMAT, VERSION = "glit-corrections", 1
@@ -68,6 +69,10 @@ class State:
         """True if the sample's boxes, sentences or pairs are not those of the dataset."""
         of_boxes = self.boxes or self.deleted or self.labels
         return bool(of_boxes or self.texts or self.struck or self.pairs)
+
+    def review(self, *, edited: Sequence[int]) -> dict[str, Any]:
+        """The sample's value of the column ``review``."""
+        return review(right=self.right, edited=edited, tags=self.tags, note=self.note)
 
     def counts(self, *, regions: int) -> dict[str, int]:
         """Return how much was changed, by :data:`KINDS`; ``regions`` is their number before."""

@@ -16,12 +16,12 @@ from building import run_build
 from changed import rewrite
 
 import glit
+from glit.corrections.journal import Journal, State
 from glit.curate import dataset_models
 from glit.data.schema import CORRECTED
 from glit.dataset.reader import Dataset
 from glit.dataset.row import masks_of
 from glit.errors import DatasetError, InputError, MissingModelError
-from glit.label.corrections import Journal, State
 from glit.scenes import write_scenes
 from glit.view.story import story
 
@@ -389,8 +389,8 @@ def data(folder: Path) -> dict[str, bytes]:
 KILLED = """
 import os, signal, sys
 import glit
-from glit.curate import correct
-correct.finish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+from glit.corrections import apply
+apply.finish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 glit.apply_corrections(sys.argv[1], sys.argv[2], [sys.argv[3]])
 """
 

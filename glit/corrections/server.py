@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from glit.corrections.journal import DEEDS, Journal, State, state_of
 from glit.dataset.manifest import MANIFEST, require_regions
 from glit.dataset.query import connect
 from glit.dataset.reader import Dataset
@@ -17,7 +18,6 @@ from glit.dataset.row import Row
 from glit.dataset.select import select
 from glit.errors import InputError
 from glit.images import ImageError
-from glit.label.corrections import DEEDS, Journal, State, state_of
 from glit.runtime.local_server import Answer, Site, as_json, shown, whole_number
 from glit.storage.store import Store
 
@@ -175,7 +175,7 @@ class CorrectSite(Site):
     def answer(self, address: str) -> Answer:
         part, _, number = address.strip("/").partition("/")
         if not part:
-            page = files("glit.label").joinpath("correct.html").read_text("utf-8")
+            page = files("glit.corrections").joinpath("page.html").read_text("utf-8")
             return page.encode(), "text/html; charset=utf-8"
         if part == "next":
             return as_json(self._samples.first_open())

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from glit.corrections.journal import Corners, State
 from glit.curate.dataset_models import DatasetModels
 from glit.data import rows
 from glit.data.captions import edited_captions
@@ -21,7 +22,6 @@ from glit.data.records import Caption, Drop, Pair, Region, Sample, Scores, Sente
 from glit.dataset.by_hand import by_hand_of, with_by_hand
 from glit.errors import InputError
 from glit.images import Pixels
-from glit.label.corrections import Corners, State
 from glit.rules.pairing import Pairing
 
 SOURCE = "person"
@@ -104,18 +104,8 @@ def corrected_row(
     edited = {number for number, same in enumerate(text.same) if not same}
     earlier = row.get("review") or {"edited": []}
     edited |= {n for n, old in enumerate(text.old) if old in earlier["edited"]}
-    changed["review"] = review(state, edited=sorted(edited))
+    changed["review"] = state.review(edited=sorted(edited))
     return changed
-
-
-def review(state: State, *, edited: Sequence[int] = ()) -> dict[str, Any]:
-    """A value of the column ``review``."""
-    return {
-        "right": state.right,
-        "edited": list(edited),
-        "tags": list(state.tags),
-        "note": state.note,
-    }
 
 
 def _text(row: dict[str, Any], state: State, models: DatasetModels) -> _Text:

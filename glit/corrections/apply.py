@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.curate.corrected_row import corrected_row, review
+from glit.corrections.journal import KINDS, Line, State, read_corrections
+from glit.corrections.precision import Judged, Precision, judged_pairs, precision
+from glit.corrections.row import corrected_row
 from glit.curate.dataset_models import DatasetModels
 from glit.curate.rewrite import finish
 from glit.curate.select_rows import source_of
@@ -32,6 +34,7 @@ from glit.data.schema import (
     further_columns,
     hf_feature,
 )
+from glit.dataset.by_hand import review
 from glit.dataset.certificate import certificate, find, items_of, not_proved
 from glit.dataset.columns import RowGroup
 from glit.dataset.manifest import (
@@ -48,8 +51,6 @@ from glit.dataset.reader import Dataset
 from glit.dataset.recorded_rules import pairings_of
 from glit.errors import InputError
 from glit.images import Pixels
-from glit.label.corrections import KINDS, Line, State, read_corrections
-from glit.label.precision import Judged, Precision, judged_pairs, precision
 from glit.plain import as_plain
 from glit.runtime.progress import StageProgress
 from glit.stages.pack import writer_options
@@ -72,7 +73,7 @@ class Applied:
     dropped: int
     """Number of these that had no sentence or no region left, and were dropped."""
     counts: dict[str, int]
-    """By a key of :data:`glit.label.corrections.KINDS`."""
+    """By a key of :data:`glit.corrections.journal.KINDS`."""
     warnings: tuple[str, ...]
     precision: Precision
 
@@ -238,7 +239,7 @@ class _Writer:
     def _group(self, index: int, name: str, schema: pa.Schema) -> pa.Table:
         """The rows of a row group: those between corrected ones as they stand, and these."""
         table = self._dataset.table(row_group=index)
-        for (column, kind), empty in zip(CORRECTED, ([], review(State())), strict=True):
+        for (column, kind), empty in zip(CORRECTED, ([], review()), strict=True):
             if column not in table.column_names:
                 table = table.append_column(column, pa.array([empty] * len(table), type=kind))
         table = table.select(schema.names).cast(schema)
@@ -277,7 +278,7 @@ class _Writer:
             self.counts[kind] += number
         self.judged += judged_pairs(row, state)
         if not state.changes:
-            return {**row, "review": review(state, edited=row["review"]["edited"])}
+            return {**row, "review": state.review(edited=row["review"]["edited"])}
 
         def pixels() -> Pixels:
             return RowGroup(table, self._dataset.stored_image, name=name).pixels(0)

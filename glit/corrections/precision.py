@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from glit.corrections.journal import State
 from glit.dataset.by_hand import by_hand_of
-from glit.label.corrections import State
 
 _BINS = 10
 _NO_LABEL, _NOT_KNOWN = "(no label)", "(not known)"
