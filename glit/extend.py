@@ -104,7 +104,7 @@ def add_stage(part: type[Step], *, before: str = "pack") -> None:
     names = [step.name for step in stages.FLOW]
     if part.name in names:
         raise RecipeError(f"stage {part.name!r}: there is one of that name already")
-    if before not in names or before == "ingest":
+    if before not in names[1:]:
         raise RecipeError(f"stage {part.name!r} before {before!r}: want {', '.join(names[1:])}")
     at = names.index(before)
     stages.FLOW = (*stages.FLOW[:at], part, *stages.FLOW[at:])

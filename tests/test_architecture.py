@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from glit.stages import all_steps
+
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 MOST_LINES = 60
@@ -140,6 +142,7 @@ BUILDER = ("stages", "backends", "work", "planning", "pipeline", "view")
 LEARNER = ("training", "evaluation")
 OF_STAGES = {
     "glit.dataset.card": "titles of the steps that a recipe names",
+    "glit.cli.curate": "whether images alike were left out",
     "glit.dataset.croissant": "columns that stages add",
     "glit.dataset.verify": "reasons of drops",
 }
@@ -168,6 +171,52 @@ def test_datasets_import_only_the_list_of_stages():
         if room in (*BUILDER, *LEARNER)
     }
     assert found == {(module, "stages") for module in OF_STAGES}
+
+
+STEPS_NAMED = {
+    "glit.cli.curate": "whether images alike were left out",
+    "glit.dataset.croissant": "what annotation and collection did, in words",
+    "glit.dataset.manifest": "properties of a recorded recipe, and tables of version 1",
+    "glit.dataset.recorded_rules": "the rule of the pairs",
+    "glit.dataset.training_summary": "what was read of rights",
+    "glit.dataset.verify": "whether pictures were encoded again",
+    "glit.label.judging_model": "a judge is opened as a captioner is",
+    "glit.recipes.toml_tables": "keys of earlier versions",
+    "glit.recipes.trust": "prompts that a recipe reads",
+    "glit.view.explain": "the rule of the pairs",
+    "glit.view.story": "the rule of the pairs, and scores from files",
+}
+"""Modules outside of the builder that write a step's name to look into a recipe, and what for."""
+
+
+def names_steps(path: Path) -> bool:
+    """Whether a module looks a step up in tables, or asks whether one has this name."""
+    names = {step.name for step in all_steps()}
+
+    def is_name(node: ast.AST) -> bool:
+        return isinstance(node, ast.Constant) and node.value in names
+
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Call(func=ast.Attribute(value=of, attr="table" | "get" | "config")):
+                if any(map(is_name, node.args)) and (
+                    node.func.attr != "get" or re.search(r"tables|recipe", ast.unparse(of))
+                ):
+                    return True
+            case ast.Subscript(value=of) if is_name(node.slice):
+                if re.search(r"tables|configs|recipe", ast.unparse(of)):
+                    return True
+            case ast.Compare(ops=[ast.Eq() | ast.NotEq()]) if re.search(
+                r"stage|step", ast.unparse(node.left)
+            ):
+                if any(map(is_name, node.comparators)):
+                    return True
+    return False
+
+
+def test_a_step_is_named_where_it_is_declared_and_in_few_other_modules():
+    found = {name for name, path in MODULES.items() if names_steps(path)}
+    assert {name for name in found if folder_of(name) != "glit.stages"} == STEPS_NAMED.keys()
 
 
 def test_a_circle_of_imports_is_found(tmp_path):

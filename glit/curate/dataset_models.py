@@ -15,7 +15,7 @@ from glit.models.tokenizer import TextTokenizer, tokenizer_hash
 from glit.models.weights import Resolved, resolve
 from glit.recipes.extras import require
 from glit.stages.image_source import ImageSource
-from glit.stages.score import ScoreConfig, ScoreStage, is_from_file
+from glit.stages.score import ScoreConfig, ScoreStage
 from glit.stages.split import SplitConfig, SplitStage
 from glit.text.spans import token_spans
 
@@ -37,7 +37,7 @@ class DatasetModels:
     @property
     def from_files(self) -> bool:
         """True if pairs were read from files, without a matcher."""
-        return is_from_file(self._manifest.recipe.table("score").get("backend", "clip"))
+        return self._manifest.recipe.pairs_from_files
 
     def split(self, caption: str) -> tuple[Sentence, ...]:
         """The sentences of a caption, with the dataset's splitter and tokenizer.
@@ -66,11 +66,8 @@ class DatasetModels:
 
     @cached_property
     def _tokenizer(self) -> TextTokenizer:
-        wanted, recipe = self._manifest.tokenizer, self._manifest.recipe
-        names = [
-            self._matcher, recipe.table("split").get("tokenizer", ""),
-            recipe.table("score").get("model", ""), wanted.name,
-        ]  # fmt: skip
+        wanted = self._manifest.tokenizer
+        names = [self._matcher, *self._manifest.recipe.tokenizers, wanted.name]
         for name in dict.fromkeys(filter(None, names)):
             try:
                 found = resolve(name)
@@ -102,7 +99,7 @@ class DatasetModels:
             found = resolve(self._matcher or config.model, config.revision)
             if found.sha256 != wanted.sha256:
                 raise InputError(f"{found.name!r} is not the dataset's matcher {wanted.name!r}")
-            if config.phrases or "ground" in recipe.tables:
+            if config.phrases or recipe.is_grounded:
                 require("phrases", needed_for="the head phrases of corrected sentences")
             return self._opened(config, found)
         except UserError as error:

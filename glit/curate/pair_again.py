@@ -48,7 +48,7 @@ from glit.stages import all_steps
 from glit.stages.flow import make_flow
 from glit.stages.pack import Pack, PackConfig, writer_options
 from glit.stages.pair import PairConfig, PairStage
-from glit.stages.score import is_from_file
+from glit.stages.score import ScoreStage
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store
 
@@ -141,11 +141,11 @@ def pair_config(manifest: Manifest, recipe: str | None, settings: Sequence[str])
             raise RecipeError(f"--set {word}: only keys of [pair] can change here")
     with naming_file(recipe):
         if recipe is not None:
-            values = read_tables(recipe, overrides=settings).get("pair", {})
+            values = read_tables(recipe, overrides=settings).get(PairStage.name, {})
         else:
             own, changes = (
-                manifest.recipe.tables["pair"],
-                overridden_tables(settings).get("pair", {}),
+                manifest.recipe.tables[PairStage.name],
+                overridden_tables(settings).get(PairStage.name, {}),
             )
             if changes.get("rule", own["rule"]) != own["rule"]:
                 own = {}  # another rule's options, and a calibration of it
@@ -160,12 +160,11 @@ def _pairing(manifest: Manifest, config: PairConfig) -> Pairing:
     calibration = find_calibration(config.calibration)
     if calibration is not None:
         config.check_calibration(calibration, scores_of(manifest))
-    score = manifest.recipe.tables["score"]
-    is_compared = not is_from_file(score.get("backend", "clip"))
+    recipe = manifest.recipe
     config.check_scored(
-        phrases=bool(score.get("phrases")),
+        phrases=bool(recipe.table(ScoreStage.name).get("phrases")),
         grounded="opinion" in manifest.models
-        or ("ground" in manifest.recipe.tables and is_compared),
+        or (recipe.is_grounded and not recipe.pairs_from_files),
     )
     return config.make_pairing(calibration)
 

@@ -193,7 +193,7 @@ def people_fields(manifest: Manifest) -> str:
     is_found = recipe.table(CaptionStage.name).get("backend") == "provided"
     fields = {
         # quoted: YAML takes the code of Norwegian for false
-        "language": [json.dumps(str(recipe.table("split").get("language") or "en"))],
+        "language": [json.dumps(recipe.language)],
         "language_creators": ["found" if is_found else "machine-generated"],
         "annotations_creators": ["found" if recipe.pairs_from_files else "machine-generated"]
         if recipe.has_regions

@@ -146,6 +146,17 @@ class RecordedRecipe:
         return replace(self, tables={**self.tables, step: table})
 
     @property
+    def language(self) -> str:
+        """The language of the captions, a code of ISO 639."""
+        return str(self.table("split").get("language") or "en")
+
+    @property
+    def tokenizers(self) -> tuple[str, ...]:
+        """Models whose tokenizer may be that of the dataset; none if the recipe names none."""
+        named = self.table("split").get("tokenizer"), self.table("score").get("model")
+        return tuple(filter(None, named))
+
+    @property
     def has_regions(self) -> bool:
         """True if images were given regions; false for a dataset of captions alone."""
         return self.table("propose").get("enabled", True)
@@ -154,6 +165,11 @@ class RecordedRecipe:
     def holds_images(self) -> bool:
         """True if the data files hold the images; false if they hold only their paths."""
         return self.table("pack").get("image_store", "bytes") != "path"
+
+    @property
+    def is_grounded(self) -> bool:
+        """True if a detector, or the user's files, said where phrases are."""
+        return "ground" in self.tables
 
     @property
     def pairs_from_files(self) -> bool:

@@ -43,7 +43,6 @@ def training_summary(manifest: Manifest, figures: Statistics, *, name: str) -> s
 
 
 def _general(manifest: Manifest, figures: Statistics) -> Iterator[str]:
-    language = manifest.recipe.table("split").get("language") or "en"
     tokens = round(figures.captions * figures.tokens.mean) if figures.tokens else 0
     yield "## 1. General information"
     yield f"### 1.1. Provider identification\n\n{YOURS}provider and authorised representative."
@@ -54,7 +53,7 @@ def _general(manifest: Manifest, figures: Statistics) -> Iterator[str]:
         f"{YOURS}types of content.\n"
         + (f"- Text: {_range('tokens', tokens)} tokens ({tokens:,}). " if tokens else "- Text: ")
         + "Captions of the images.\n"
-        f"- Linguistic characteristics: captions in `{language}`.\n"
+        f"- Linguistic characteristics: captions in `{manifest.recipe.language}`.\n"
         f"- {YOURS}latest date of data acquisition; whether it goes on."
     )
 

@@ -57,7 +57,7 @@ class DatasetSource:
         if self._tokenizer is None:
             name = self._manifest.tokenizer.name
             self.unlooked["token-span"] = f"the tokenizer {name!r} is not on this machine"
-        self.language = str(self._manifest.recipe.table("split").get("language", "en"))
+        self.language = self._manifest.recipe.language
         self._probable, self._wrong, self._variance = 0, 0.0, 0.0
 
     def items(self) -> Iterator[Item]:
@@ -185,10 +185,8 @@ def _certified(claim: Claim) -> str:
 def _tokenizer(manifest: Manifest) -> SpanTokenizer | None:
     """The dataset's tokenizer, if it is of a model that glit knows and on this machine: names of
     strangers may be paths, so no other is opened."""
-    split, score = manifest.recipe.table("split"), manifest.recipe.table("score")
-    names = (split.get("tokenizer"), score.get("model"), manifest.tokenizer.name)
     known = known_models()
-    for name in names:
+    for name in (*manifest.recipe.tokenizers, manifest.tokenizer.name):
         path = look_up(name).path if name in known else None
         try:
             if path is not None and tokenizer_hash(path) == manifest.tokenizer.sha256:

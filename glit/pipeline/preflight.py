@@ -13,6 +13,7 @@ from glit.images import ImageError, Pixels, decode
 from glit.inputs.files import MOST_BYTES
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import StageProgress, duration, size
+from glit.stages.caption import CaptionStage
 from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
 from glit.stages.plan import Plan
@@ -62,7 +63,9 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
     suffixes, table = work.plan.suffixes, work.plan.regions
     images, num_bytes, missing = _in_listing(work, chunks, len(kinds))
     for step, without in zip(kinds, missing, strict=True):
-        if step == "caption" or not without:  # captions that are not there are found at once
+        if (
+            step == CaptionStage.name or not without
+        ):  # captions that are not there are found at once
             continue
         backend = f"{step}.backend = {work.plan.recipe.tables[step].backend!r}"
         what = f"NAME{suffixes[step]}" if step in suffixes else f"row in {table and table.name}"

@@ -132,7 +132,7 @@ class StageWorker:
         self._partial = work.partial_tables(name)
         config = work.plan.configs[name]
         backend = work.plan.flow.step(name).backend(config)
-        self._failures = AnswersAlike(name, backend if work.retry is None else None)
+        self._failures = AnswersAlike(stage, backend if work.retry is None else None)
         self._keeps_rows = backend is not None and (backend.is_slow(config) or backend.on_server)
 
     def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
@@ -300,10 +300,11 @@ class AnswersAlike:
     """Ends a stage whose model gave nothing yet, always for the same reason, or the same caption of
     every image."""
 
-    def __init__(self, stage: str, backend: Backend | None) -> None:
+    def __init__(self, stage: TableStep, backend: Backend | None) -> None:
         """For a stage; without a backend nothing is counted."""
-        self._writes = backend is not None and backend.reads == "pixels" and stage == "caption"
-        self._stage = stage
+        is_model = backend is not None and backend.reads == "pixels"
+        self._writes = is_model and "caption" in stage.makes
+        self._stage = stage.name
         self._reasons = _FAILURES | (_BAD_CAPTIONS if self._writes else set())
         self._lock = threading.Lock()
         self._is_on = backend is not None

@@ -17,7 +17,7 @@ from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import RecipeError
 from glit.images import ImageError
 from glit.images.thumbnails import data_url, thumbnail
-from glit.stages.quality import QualityConfig
+from glit.stages.quality import QualityConfig, QualityStage
 from glit.view.charts import Chart, charts
 from glit.view.originals import Originals
 
@@ -87,7 +87,7 @@ def _names() -> set[str]:
 def _limits(recipe: RecordedRecipe) -> dict[str, list[_Line]]:
     """Thresholds that drop anything, by measure or label; of a recipe of another glit none."""
     try:
-        config = recipe.config("quality", QualityConfig)
+        config = recipe.config(QualityStage.name, QualityConfig)
     except RecipeError:
         return {}
     none = QualityConfig().limits()

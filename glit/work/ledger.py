@@ -23,7 +23,7 @@ from glit.dataset.manifest import Counts, FileEntry, Manifest, SeriesCounts
 from glit.executors.protocols import Heartbeat, Job, Resources, Tally
 from glit.stages.dedup import Duplicate
 from glit.stages.ingest import Ingest
-from glit.stages.pack import DataFile, PackConfig, cut_files
+from glit.stages.pack import DataFile, Pack, PackConfig, cut_files
 from glit.storage.store import Store
 from glit.work.folder import Work
 from glit.work.listing import Chunk, identities, series_of
@@ -39,7 +39,7 @@ _COMBINED = 1000
 
 def ledger_name(work: Work, chunk: Chunk) -> str:
     """Path of a chunk's ledger; its name changes with whatever any stage reads."""
-    return f"{work.ledger_folder}/{work.table('pack', chunk).rpartition('/')[2]}"
+    return f"{work.ledger_folder}/{work.table(Pack.name, chunk).rpartition('/')[2]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
