@@ -142,7 +142,6 @@ BUILDER = ("stages", "backends", "work", "planning", "pipeline", "view")
 LEARNER = ("training", "evaluation")
 OF_STAGES = {
     "glit.dataset.card": "titles of the steps that a recipe names",
-    "glit.cli.curate": "whether images alike were left out",
     "glit.dataset.croissant": "columns that stages add",
     "glit.dataset.verify": "reasons of drops",
 }
