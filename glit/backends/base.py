@@ -11,7 +11,7 @@ from glit.errors import WeightsError
 from glit.models.device import best_device, warn_if_slow
 from glit.models.files import folder_of_file, model_type
 from glit.models.weights import Resolved
-from glit.recipes.config import Device, Precision, RecipeTable, speed_only
+from glit.recipes.config import Device, Precision, RecipeTable, require_value, speed_only
 
 ConfigT = TypeVar("ConfigT", bound="ModelConfig")
 Reads = Literal["pixels", "file", "nothing"]
@@ -28,7 +28,8 @@ class ModelConfig(RecipeTable):
     device: Device = speed_only("auto")
     """``auto`` uses a GPU if there is one."""
     precision: Precision = "auto"
-    """``auto`` is float32 on a CPU and bfloat16 on a GPU; for SAM and YOLO, float32 everywhere."""
+    """``auto`` is float32 on a CPU and bfloat16 on a GPU; for SAM and YOLO, float32 everywhere.
+    ``int8`` is for captions by ``transformers`` on a CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,8 @@ class Backend:
     """True if ``config.model`` names weights that it loads."""
     auto_precision: Mapping[str, Precision] = field(default_factory=lambda: {"cuda": "bfloat16"})
     """The precision for ``precision = "auto"``, by device; float32 for devices not listed."""
+    has_int8: bool = False
+    """True if ``precision = "int8"`` can be run, on a CPU."""
     process_bytes: int = 1_200_000_000
     """Memory of a worker in bytes, for libraries and activations; three times the size of the
     weights is added to it."""
@@ -116,6 +119,11 @@ class Backend:
         elif precision == "auto":
             precision = self.auto_precision.get(device, "float32")
         else:
+            require_value(
+                precision != "int8" or (self.has_int8 and device == "cpu"),
+                f"[{config.table}] precision = 'int8': only captions by 'transformers' on a CPU "
+                "have it; use 'auto'",
+            )
             warn_if_slow(precision, device, where="precision")
         return dataclasses.replace(config, device=device, precision=precision)
 

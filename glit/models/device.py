@@ -76,10 +76,11 @@ def warn_if_slow(precision: str, device: str, *, where: str) -> None:
 
 
 def torch_dtype(precision: str) -> Any:
-    """The torch dtype of a precision other than ``auto``: ``float32`` is ``torch.float32``."""
+    """The torch dtype of a model's weights at a precision other than ``auto``; with ``int8`` they
+    are float32 until :func:`glit.models.int8.use_int8` changes layers."""
     import torch
 
-    return getattr(torch, precision)
+    return torch.float32 if precision == "int8" else getattr(torch, precision)
 
 
 def gpu_memory() -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ from glit.plain import LIMITS, Limits, MisfitError, check_fields, fitted
 
 T = TypeVar("T")
 Device = Literal["auto", "cpu", "cuda", "mps"]
-Precision = Literal["auto", "float32", "bfloat16", "float16"]
+Precision = Literal["auto", "float32", "bfloat16", "float16", "int8"]
 
 _SPEED, _ADDED, _STEP = "speed", "added", "step"
 

@@ -39,6 +39,7 @@ class TransformersCaptioner:
         import torch
         from transformers import AutoModelForImageTextToText, AutoProcessor
 
+        from glit.models.int8 import use_int8
         from glit.models.onednn import use_onednn
 
         self._torch = torch
@@ -57,7 +58,7 @@ class TransformersCaptioner:
                 else load_whole(kind, model.path, local_files_only=True, dtype=self._dtype)
             )
         self._model = loaded.to(self._device).eval()
-        use_onednn(self._model)
+        (use_int8 if config.precision == "int8" else use_onednn)(self._model)
         self._size = limited_size(model, config.max_image_side)
         self._sampling = set_by_recipe(config)  # generate reads the model's own by itself
         self._text = self._asked(prompt)
@@ -162,6 +163,7 @@ TRANSFORMERS = Backend(
     make=TransformersCaptioner,
     tells_logprobs=True,
     counts_tokens=True,
+    has_int8=True,
     extras=("models",),
     check=_check,
 )

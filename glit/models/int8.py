@@ -1,0 +1,82 @@
+"""Linear layers on a CPU whose weights and inputs have 8 bits, for ``precision = "int8"``.
+
+A row of the weights, and a row of the input, has a scale: its largest magnitude over 127. Products
+of whole numbers add up exactly, so that a row's result depends on no other row of its batch. That
+needs a processor that adds products of 8 bits in 32 (AVX-512 VNNI, AVX-VNNI, AMX): without one,
+oneDNN adds pairs of them in 16 bits, and large ones come out wrong.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+
+from glit.errors import UserError
+
+_LARGEST = 127
+_ROWS = 512
+"""Rows that are multiplied at a time, so that their sums stay in the processor's cache."""
+
+
+class Int8Linear(nn.Module):
+    """``nn.Linear`` for inference, [..., in] -> [..., out] in float32."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.out_features, self.in_features = layer.weight.shape
+        self.bias = layer.bias
+        self._weight_OI, self._scale_O1 = _quantized(layer.weight.detach().float())
+
+    @property
+    def weight(self) -> Tensor:
+        """The weights [out, in] that it multiplies by, float32."""
+        return self._weight_OI * self._scale_O1
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., in] -> [..., out]"""
+        rows_RI = x.reshape(-1, self.in_features)
+        found_RO = rows_RI.new_empty(len(rows_RI), self.out_features)
+        for rows, found in zip(rows_RI.split(_ROWS), found_RO.split(_ROWS), strict=True):
+            whole, scale_R1 = _quantized(rows)
+            sums_RO = torch._int_mm(whole, self._weight_OI.t())
+            torch.mul(sums_RO, scale_R1 * self._scale_O1.t(), out=found)
+        if self.bias is not None:
+            found_RO += self.bias
+        return found_RO.view(*x.shape[:-1], self.out_features)
+
+
+def _quantized(rows_RI: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows in 8 bits, and the scale [R, 1] of each."""
+    scale_R1 = rows_RI.abs().amax(1, keepdim=True).clamp_min(1e-30) / _LARGEST
+    return (rows_RI / scale_R1).round_().to(torch.int8), scale_R1
+
+
+@cache
+def is_exact() -> bool:
+    """Return whether this machine's products of 8 bits add up exactly, also the largest ones."""
+    one_II = torch.full((64, 64), _LARGEST, dtype=torch.int8)
+    wanted = 64 * _LARGEST**2
+    return all(
+        bool((torch._int_mm(one_II[:rows], sign * one_II.t()) == sign * wanted).all())
+        for rows in (1, 4, 64)
+        for sign in (1, -1)
+    )
+
+
+def use_int8(model: nn.Module) -> None:
+    """Replace all linear layers of a model, in place.
+
+    Raises:
+        UserError: this machine would compute wrong numbers.
+    """
+    if not is_exact():
+        raise UserError(
+            "precision = 'int8': this processor adds products of 8 bits in 16 (it has no VNNI), "
+            "which gives wrong numbers; use 'auto'"
+        )
+    for parent in list(model.modules()):
+        for name, layer in list(parent.named_children()):
+            if type(layer) is nn.Linear:
+                setattr(parent, name, Int8Linear(layer))

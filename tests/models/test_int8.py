@@ -1,0 +1,97 @@
+"""Linear layers with 8 bits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from glit.backends.captioners import CAPTIONERS
+from glit.backends.matchers import MATCHERS
+from glit.errors import RecipeError, UserError
+from glit.models import int8
+from glit.models.int8 import Int8Linear, is_exact, use_int8
+from glit.models.weights import resolve
+from glit.scenes import draw_scene, render
+from glit.stages.caption import CaptionConfig
+from glit.stages.score import ScoreConfig
+
+needs_exact = pytest.mark.skipif(not is_exact(), reason="this processor has no VNNI")
+
+
+@needs_exact
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_row_is_close_and_depends_on_no_other_row(bias):
+    torch.manual_seed(0)
+    layer, x = nn.Linear(96, 40, bias=bias), torch.randn(3, 700, 96)
+    x[1] *= 1000
+    small = Int8Linear(layer)
+    with torch.inference_mode():
+        found, wanted = small(x), layer(x)
+        assert torch.equal(small(x[2, 5:6]), found[2, 5:6])
+        assert torch.equal(small(x[:, :9].contiguous()), found[:, :9])
+    error = (found - wanted).abs().amax(-1) / wanted.abs().amax(-1)
+    assert error.max() < 0.02
+    np.testing.assert_allclose(small.weight, layer.weight.detach(), atol=0.0005)
+
+
+@needs_exact
+def test_zeros_stay_zero_and_what_is_not_finite_shows():
+    layer = nn.Linear(8, 4, bias=False)
+    small = Int8Linear(layer)
+    with torch.inference_mode():
+        assert torch.equal(small(torch.zeros(2, 8)), torch.zeros(2, 4))
+        assert small(torch.full((1, 8), torch.nan)).isnan().all()
+        assert not small(torch.full((1, 8), torch.inf)).isfinite().any()
+    assert small(torch.zeros(0, 8)).shape == (0, 4)
+
+
+@needs_exact
+def test_captions_of_the_mini_captioner_are_those_of_float32():
+    images = [render(draw_scene(0, number)).pixels for number in range(3)]
+    captions = {}
+    for precision in ("float32", "int8"):
+        config = CaptionConfig(device="cpu", precision=precision)
+        made = CAPTIONERS["transformers"].make(config, resolve("mini-captioner"), "Describe it.")
+        found = made.caption(images, seeds=[0] * 3, temperature=0)
+        captions[precision] = [each.text for each in found]
+    assert type(made._model.lm_head) is Int8Linear
+    assert captions["int8"] == captions["float32"]
+
+
+def test_only_captions_by_transformers_on_a_cpu_have_it():
+    score = ScoreConfig(precision="int8")
+    with pytest.raises(RecipeError, match=r"\[score\] precision = 'int8'"):
+        MATCHERS["clip"].settled(score, "cpu")
+    caption = CaptionConfig(precision="int8")
+    for backend, device in (("transformers", "cuda"), ("vllm", "cpu")):
+        with pytest.raises(RecipeError, match="only captions by 'transformers' on a CPU"):
+            CAPTIONERS[backend].settled(caption, device)
+    assert CAPTIONERS["transformers"].settled(caption, "cpu").precision == "int8"
+
+
+def test_a_processor_that_adds_in_16_bits_is_refused(monkeypatch):
+    def saturated(a, b):
+        """As AVX2 has it: a without signs, and the sum of two products in 16 bits."""
+        products = (a[:, :, None].int() + 128) * b[None].int()
+        pairs = products.unflatten(1, (-1, 2)).sum(2).clamp(-(2**15), 2**15 - 1)
+        return pairs.sum(1) - 128 * b.int().sum(0)
+
+    is_exact.cache_clear()
+    monkeypatch.setattr(int8.torch, "_int_mm", saturated)
+    with pytest.raises(UserError, match="has no VNNI"):
+        use_int8(nn.Sequential(nn.Linear(4, 4)))
+    is_exact.cache_clear()
+
+
+@pytest.mark.skipif(not is_exact() or not torch.cpu._is_vnni_supported(), reason="x86 with VNNI")
+def test_the_check_finds_that_onednn_adds_in_16_bits():
+    code = "from glit.models.int8 import is_exact; print(is_exact())"
+    held = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    done = subprocess.run([sys.executable, "-c", code], env=held, capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
