@@ -49,7 +49,7 @@ def main() -> None:
     printed(floor(arguments.scenes), arguments.output / "floor.json")
 
 
-class _Timed:
+class Timed:
     """The local executor with the CPU time of each task's units, its opening apart."""
 
     device = "cpu"
@@ -63,9 +63,11 @@ class _Timed:
             job.begin()
             worker = job.task.open(2)
             started = time.process_time()
-            for unit in job.units:
-                job.on_done(unit, to_its_end(worker.run(unit, {}), lambda _: None))
-            self.seconds[job.task.name] = time.process_time() - started
+            try:
+                for unit in job.units:
+                    job.on_done(unit, to_its_end(worker.run(unit, {}), lambda _: None))
+            finally:
+                self.seconds[job.task.name] = time.process_time() - started
 
     def close(self) -> None:
         """Nothing to stop."""
@@ -74,7 +76,7 @@ class _Timed:
 def floor(num: int) -> Iterator[Row]:
     """Build scenes with ``mini``, then run its models on the tensors of the same scenes."""
     on = [f"{table}.device=cpu" for table in ("caption", "propose", "score")]
-    recipe, timed = load_recipe("mini", overrides=on), _Timed()
+    recipe, timed = load_recipe("mini", overrides=on), Timed()
     silent = StageProgress(Console(quiet=True), quiet=True)
     with tempfile.TemporaryDirectory() as folder:
         write_scenes(Path(folder) / "scenes", num=num, seed=2_500_000)
