@@ -13,7 +13,8 @@ from rich.text import Text
 
 from glit import api
 from glit.cli.build import default_recipe
-from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption, count
+from glit.cli.derived import command_of
+from glit.cli.options import JsonOption, QuietOption, SetOption, count
 from glit.errors import UserError
 from glit.plain import as_plain
 from glit.runtime.progress import duration, size
@@ -88,36 +89,20 @@ def _rates(given: list[str] | None) -> dict[str, float]:
     return found
 
 
+@command_of(api.estimate)
 def estimate_command(
-    dataset: DatasetArgument,
-    images: Annotated[
-        int,
-        typer.Option(
-            "-n", "--num", parser=count, metavar="N", help="Images of the large build, as 10M."
-        ),
-    ],
-    gpus: Annotated[int, typer.Option("--gpus", min=0, help="GPUs of it. 0: as many as here.")] = 0,
-    cores: Annotated[
-        int, typer.Option("--cores", min=0, help="CPU cores of it. 0: as many as here.")
-    ] = 0,
-    price: Annotated[
-        float | None,
-        typer.Option("--price", min=0, help="Of a GPU hour; without GPUs, of a machine hour."),
-    ] = None,
-    rate: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--rate",
-            metavar="STAGE=N",
-            help="Samples per second of a stage by one GPU, core or server, if the small build "
-            "cannot tell; repeatable.",
-        ),
-    ] = None,
+    *,
+    dataset: str,
+    images: Annotated[int, typer.Option("-n", "--num", parser=count, metavar="N|10M")],
+    gpus: Annotated[int, typer.Option(min=0)],
+    cores: Annotated[int, typer.Option(min=0)],
+    price: Annotated[float | None, typer.Option(min=0)],
+    rates: Annotated[list[str] | None, typer.Option("--rate", metavar="STAGE=N")],
     as_json: JsonOption = False,
 ) -> None:
     """Estimate a large build from a small one: hours, money, bytes, files and tokens."""
     found = api.estimate(
-        dataset, images=images, gpus=gpus, cores=cores, price=price, rates=_rates(rate)
+        dataset, images=images, gpus=gpus, cores=cores, price=price, rates=_rates(rates)
     )
     if as_json:
         print(json.dumps({**as_plain(found), "cost": found.cost}))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glit import api
+from glit.cli.derived import command_of
 from glit.cli.options import (
     JsonOption,
     OfflineOption,
     QuietOption,
-    SetOption,
     existing,
     hold,
     name_next,
@@ -27,7 +27,6 @@ from glit.storage.outputs import local_folder
 if TYPE_CHECKING:
     from glit.evaluation.report import Result
 
-CheckpointName = Literal["best", "last"]
 _NEIGHBOURS = 4
 """Queries kept per direction for ``glit view``: this many best and this many worst."""
 
@@ -35,7 +34,9 @@ _NAMED = 5
 """At most this many unreadable images are named; the JSON names all."""
 
 
+@command_of(api.evaluate, without=["models", "neighbours"])
 def eval_command(
+    *,
     context: typer.Context,
     task: Annotated[
         str, typer.Argument(help="One of the tasks listed here, or a plugin's.", show_default=False)
@@ -43,24 +44,8 @@ def eval_command(
     model: Annotated[
         str, typer.Argument(help="A built-in model, a folder, a run of glit train, or a hub id.")
     ],
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            help="A glit dataset; with --format, published annotations; for classify, a folder "
-            "with one folder per class.",
-            callback=existing,
-        ),
-    ],
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", help="The folder for JSON and Markdown files.")
-    ] = None,
-    compare: Annotated[
-        list[str] | None,
-        typer.Option("--compare", help="Another model for the same table; repeatable."),
-    ] = None,
-    checkpoint: Annotated[
-        CheckpointName, typer.Option("--checkpoint", help="Which checkpoint of a run.")
-    ] = "best",
+    dataset: Annotated[str, typer.Argument(callback=existing)],
+    settings: list[str],
     kind: Annotated[
         str,
         typer.Option(
@@ -71,22 +56,13 @@ def eval_command(
             )
             + ".",
         ),
-    ] = "glit",
-    images: Annotated[
-        Path | None, typer.Option("--images", help="The image folder of the annotations.")
+    ],
+    output: Annotated[
+        str | None, typer.Option("-o", help="The folder for JSON and Markdown files.")
     ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            "--split", help="Parts of the annotations, joined by +: test+qual_test. Default: test."
-        ),
-    ] = None,
-    false_sentences: Annotated[
-        Path | None,
-        typer.Option(
-            "--false-sentences",
-            help="For robustness: a file or dataset of false sentences.",
-        ),
+    compare: Annotated[
+        list[str] | None,
+        typer.Option("--compare", help="Another model for the same table; repeatable."),
     ] = None,
     caption: Annotated[
         str | None,
@@ -96,21 +72,12 @@ def eval_command(
             "long.",
         ),
     ] = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            "-r",
-            "--recipe",
-            help="The recipe whose evaluate settings are used. Default: mini.",
-        ),
-    ] = None,
-    settings: SetOption = None,
     offline: OfflineOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Measure one model, or several with --compare, in one table."""
-    from glit.api import evaluate
     from glit.recipes.extras import require
 
     require("models", needed_for="glit eval")
@@ -119,19 +86,15 @@ def eval_command(
         hold(context, folder)  # before anything takes long
     console = Console(stderr=as_json, highlight=False)
     with progress_bar(quiet=quiet) as progress:
-        results = evaluate(
+        results = api.evaluate(
             task,
             [model, *(compare or [])],
             dataset,
-            recipe=recipe or "mini",
-            settings=[*(settings or []), *([f"evaluate.caption={caption}"] if caption else [])],
+            settings=[*settings, *([f"evaluate.caption={caption}"] if caption else [])],
             kind=kind,
-            images=images,
-            split=split,
-            checkpoint=checkpoint,
-            false_sentences=false_sentences,
             neighbours=_NEIGHBOURS if folder is not None else 0,
             progress=progress,
+            **given,
         )
     if as_json:
         print(json.dumps([result.as_dict() for result in results]))

@@ -14,6 +14,7 @@ import typer
 from rich.table import Table
 
 from glit import api
+from glit.cli.derived import command_of
 from glit.cli.options import DatasetArgument, JsonOption, QuietOption, progress_bar
 from glit.errors import DatasetError, InputError, UserError
 from glit.runtime.progress import duration
@@ -122,28 +123,11 @@ def verify_command(
         sys.exit(1)
 
 
+@command_of(api.statistics)
 def stats_command(
-    captions: Annotated[
-        str,
-        typer.Argument(help="A dataset; with --format, published annotations or a caption file."),
-    ],
-    kind: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="glit; captions: JSON lines, CSV or Parquet; docci, dci, dci-full, urban1k, coco, "
-            "flickr30k, sharegpt4v, iiw, goal, goal-joint or himo-docci.",
-        ),
-    ] = "glit",
-    split: Annotated[
-        str | None, typer.Option("--split", help="Parts of the annotations. Default: test.")
-    ] = None,
-    tokenizer: Annotated[
-        str,
-        typer.Option(
-            "--tokenizer", help="Count tokens as this model does. Default: the dataset's."
-        ),
-    ] = "",
+    *,
+    captions: str,
+    kind: str,
     summary: Annotated[
         bool,
         typer.Option(
@@ -152,6 +136,7 @@ def stats_command(
         ),
     ] = False,
     as_json: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Count words, sentences and tokens of captions, as papers' tables do."""
     from glit.dataset.manifest import read_manifest
@@ -160,7 +145,7 @@ def stats_command(
 
     if summary and (kind != "glit" or as_json):
         raise UserError("--summary: is of a dataset of glit, in Markdown; leave the rest out")
-    found = api.statistics(captions, kind=kind, split=split, tokenizer=tokenizer)
+    found = api.statistics(captions, kind=kind, **given)
     if summary:
         store = Store(captions)
         print(training_summary(read_manifest(store), found, name=store.name), end="")

@@ -84,7 +84,7 @@ DatasetArgument = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Override a recipe key: table.key=value; repeatable."),
+    typer.Option("--set", help="Override recipe keys: table.key=value; repeatable."),
 ]
 ImageRootOption = Annotated[
     str, typer.Option("--image-root", help="The images' folder, if the dataset stores paths only.")

@@ -10,17 +10,17 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from glit import api
+from glit.cli.derived import command_of
 from glit.cli.options import (
     DatasetArgument,
     ImageRootOption,
     JsonOption,
     QuietOption,
-    SetOption,
     progress_bar,
 )
 from glit.errors import UserError
@@ -105,21 +105,19 @@ def _serve(site: Site, port: int, *, what: str, after: str) -> None:
 
 
 @pairs_app.command("calibrate")
+@command_of(api.calibrate)
 def calibrate_command(
-    dataset: Annotated[str, typer.Argument(help="The dataset whose pairs you judged.")],
+    *,
+    dataset: str,
     verdicts: VerdictsOption,
     output: Annotated[Path, typer.Option("-o", "--output", help="The calibration file to write.")],
-    recipe: Annotated[
-        str | None,
-        typer.Option("-r", "--recipe", help="The recipe of the rule. Default: the dataset's own."),
-    ] = None,
-    settings: SetOption = None,
     as_json: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Fit pair probabilities to your verdicts, for the dataset's rule or another one."""
     from glit.errors import InputError
 
-    report = api.calibrate(dataset, verdicts, recipe=recipe, settings=settings or ())
+    report = api.calibrate(dataset, verdicts, **given)
     kept = json.dumps(report.calibration.as_dict(), indent=2, sort_keys=True)
     try:
         output.write_text(kept + "\n", encoding="utf-8")
@@ -144,26 +142,16 @@ def calibrate_command(
 
 
 @pairs_app.command("judge")
+@command_of(api.judge)
 def judge_command(
-    dataset: DatasetArgument,
-    judged: Annotated[
-        Path, typer.Option("--judged", help="The JSON Lines file of the model's opinions.")
-    ],
-    recipe: Annotated[
-        str | None,
-        typer.Option("-r", "--recipe", help="The recipe whose \\[caption] table names the model."),
-    ] = None,
-    settings: SetOption = None,
-    of: Annotated[str, typer.Option("--of", help="pairs, sentences, phrases or boxes.")] = "pairs",
-    where: Annotated[
-        str, typer.Option("--where", help="Judge only samples that meet this SQL condition.")
-    ] = "",
-    num: Annotated[
-        int | None,
-        typer.Option("--num", min=1, help="Ask about a random draw of so many. Default: all."),
-    ] = None,
-    as_json: JsonOption = False,
+    *,
+    dataset: str,
+    judged: Annotated[Path, typer.Option()],
+    of: str,
+    num: Annotated[int | None, typer.Option(min=1)],
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Ask a vision-language model whether pairs are right. Run it again to resume.
 
@@ -172,10 +160,7 @@ def judge_command(
     """
     with progress_bar(quiet=quiet or as_json) as progress:
         progress.begin("judge", total=num or 0, done=0, drops=False)
-        found = api.judge(
-            dataset, judged, recipe=recipe, settings=settings or (), of=of, where=where, num=num,
-            report=progress.advance,
-        )  # fmt: skip
+        found = api.judge(dataset, judged, of=of, num=num, report=progress.advance, **given)
     counts = Counter(each.verdict for each in found.judged.of.values())
     if as_json:
         said = {"asked": found.asked, "failed": found.failed, "verdicts": counts}
@@ -190,61 +175,18 @@ def judge_command(
 
 
 @pairs_app.command("certify")
+@command_of(api.certify)
 def certify_command(
-    dataset: DatasetArgument,
-    verdicts: Annotated[
-        list[Path],
-        typer.Option("--verdicts", help="The audit's file; repeat it for several people's files."),
-    ],
-    of: Annotated[
-        str | None,
-        typer.Option("--of", help="pairs (default), sentences, phrases, boxes, or repairs."),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option("--where", help="Judge only samples that meet this SQL condition."),
-    ] = None,
-    error: Annotated[
-        float | None,
-        typer.Option("--error", help="Largest share of wrong ones to claim. Default: 0.05."),
-    ] = None,
-    confidence: Annotated[
-        float | None, typer.Option("--confidence", help="Confidence of the claim. Default: 0.95.")
-    ] = None,
-    part: Annotated[
-        str | None,
-        typer.Option(
-            "--part", help="Claim it of all, or of the largest part by probability. Default: all."
-        ),
-    ] = None,
-    unsure: Annotated[
-        str | None,
-        typer.Option("--unsure", help="Count 'cannot tell' as wrong (default) or right."),
-    ] = None,
-    num: Annotated[
-        int | None,
-        typer.Option("--num", min=1, help="The number of verdicts you plan. Default: computed."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seed of the draw. Default: 0.")
-    ] = None,
-    judged: Annotated[
-        Path | None,
-        typer.Option(
-            "--judged", help="Opinions of glit pairs judge; fewer verdicts are then needed."
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Write the certified dataset here. Pairs outside a certified part lose their "
-            "region.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
+    *,
+    dataset: str,
+    verdicts: Annotated[list[Path], typer.Option()],
+    num: Annotated[int | None, typer.Option(min=1)],
+    seed: Annotated[int | None, typer.Option(min=0)],
+    judged: Path | None,
+    output: Path | None,
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Prove that few pairs are wrong, from verdicts on some of them.
 
@@ -253,9 +195,8 @@ def certify_command(
     """
     with progress_bar(quiet=quiet or as_json or output is None) as progress:
         found = api.certify(
-            dataset, list(verdicts), of=of, where=where, error=error, confidence=confidence,
-            part=part, unsure=unsure, seed=seed, num=num, judged=judged, output=output,
-            progress=progress,
+            dataset, verdicts, num=num, seed=seed, judged=judged, output=output,
+            progress=progress, **given,
         )  # fmt: skip
     if as_json:
         print(json.dumps(as_plain(found)))
@@ -354,35 +295,18 @@ def _login() -> str:
 
 
 @pairs_app.command("apply")
+@command_of(api.apply_corrections)
 def apply_command(
-    dataset: Annotated[str, typer.Argument(help="The dataset that was corrected.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    corrections: Annotated[
-        list[Path] | None,
-        typer.Option("--corrections", help="A file of glit pairs correct; repeatable."),
-    ] = None,
-    judged: Annotated[
-        Path | None,
-        typer.Option("--judged", help="Opinions of glit pairs judge, whose repairs are taken."),
-    ] = None,
-    verdicts: Annotated[
-        list[Path] | None,
-        typer.Option("--verdicts", help="The audit that proves these repairs; repeatable."),
-    ] = None,
-    matcher: Annotated[
-        str,
-        typer.Option("--matcher", help="The dataset's matcher, if its name does not find it."),
-    ] = "",
-    image_root: ImageRootOption = "",
-    as_json: JsonOption = False,
+    *,
+    dataset: str,
+    output: str,
     quiet: QuietOption = False,
+    as_json: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Write the dataset with corrections, and print how many pairs people left as right."""
     with progress_bar(quiet=quiet or as_json) as progress:
-        applied = api.apply_corrections(
-            dataset, output, corrections or [], judged=judged, verdicts=verdicts or [],
-            matcher=matcher, image_root=image_root, progress=progress,
-        )  # fmt: skip
+        applied = api.apply_corrections(dataset, output, progress=progress, **given)
     for warning in applied.warnings:
         print(visible(warning), file=sys.stderr)
     if as_json:
