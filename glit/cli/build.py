@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glit import api
-from glit.cli.derived import command_of
+from glit.cli.derived import command, command_of
 from glit.cli.options import (
     JsonOption,
     OfflineOption,
@@ -61,15 +61,7 @@ def build_command(
     *,
     images: Annotated[str, typer.Argument(callback=existing_images)],
     output: str,
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            "-r",
-            help="A built-in recipe or a TOML file. Default: provided with --captions and "
-            "--regions; else flism (with --captions: captions) if this machine has a GPU and the "
-            "weights, else mini.",
-        ),
-    ] = None,
+    recipe: str | None = None,
     captions: Annotated[str | None, typer.Option(callback=existing)],
     regions: Annotated[str | None, typer.Option(callback=existing)],
     executor: ExecutorChoice,
@@ -83,7 +75,13 @@ def build_command(
     as_json: JsonOption = False,
     **given: Any,
 ) -> None:
-    """Build a dataset from images. Run the same command again to resume."""
+    """Build a dataset from images. Run the same command again to resume.
+
+    Args:
+        recipe: a built-in recipe or a TOML file. Default: provided with ``captions`` and
+            ``regions``; else flism (with ``captions``: captions) if this machine has a GPU and the
+            weights, else mini.
+    """
     folder = output_folder(output)
     console = Console(stderr=as_json, highlight=False)
     both = captions is not None and regions is not None
@@ -176,13 +174,15 @@ def _at_work(
     return {"executor": executor, "ray_address": address, "progress": progress}
 
 
-def trust_command(
-    recipe: Annotated[str, typer.Argument(help="A recipe file (TOML).", show_default=False)],
-) -> None:
+@command
+def trust_command(*, recipe: Annotated[str, typer.Argument(show_default=False)]) -> None:
     """Confirm a recipe file that asks for pickles, keys, another machine or other files.
 
     It says what the file asks for. When the file or one that it is based on changes, it has to be
     confirmed again.
+
+    Args:
+        recipe: a recipe file (TOML).
     """
     from glit.recipes import trust
     from glit.recipes.toml_tables import trusted_tables

@@ -44,10 +44,7 @@ def select_command(
     dataset: str,
     output: str,
     sample: Annotated[int | None, typer.Option(min=1)],
-    shares: Annotated[
-        str | None,
-        typer.Option("--split", help="Write parts into folders: train=0.98,val=0.02."),
-    ] = None,
+    shares: Annotated[str | None, typer.Option("--split")] = None,
     together: str,
     near: int | None,
     distinct: float | None,
@@ -56,7 +53,11 @@ def select_command(
     **given: Any,
 ) -> None:
     """Write some samples as a new dataset, or divide them into parts. Without --distinct it needs
-    no model."""
+    no model.
+
+    Args:
+        shares: write parts into folders: train=0.98,val=0.02.
+    """
     folder, parted = local_folder(output), None if shares is None else _shares(shares)
     if parted is None and together:
         raise UserError(f"--together {together}: is for --split; add --split train=0.98,val=0.02")
@@ -133,36 +134,14 @@ def merge_command(
 @command_of(api.overlap)
 def overlap_command(
     *,
-    dataset: Annotated[
-        str,
-        typer.Argument(help="The dataset's folder or address; with -o, what to compare with."),
-    ],
-    references: Annotated[
-        str | None,
-        typer.Argument(
-            help="What to compare with: images as glit build takes them, the images of "
-            "annotations (docci:PATH; formats of glit eval), a file .sha256 of hashes, or a "
-            "list that -o wrote."
-        ),
-    ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            help="Also compare embeddings of this model, the list's; with -o, store them."
-        ),
-    ],
+    dataset: Annotated[str, typer.Argument()],
+    references: Annotated[str | None, typer.Argument()] = None,
+    output: str | None = None,
+    model: str,
     cosine: float | None,
     page: str | None,
     images: str,
     split: str,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            help="Write a list of the images (.parquet) instead, for the stage exclude and for "
-            "glit overlap. Lists unusable files.",
-        ),
-    ] = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -170,6 +149,15 @@ def overlap_command(
 
     ``glit overlap IMAGES -o LIST.parquet`` writes a list of a test set's images, to keep them out
     of training data.
+
+    Args:
+        dataset: the dataset's folder or address; with ``output``, what to compare with.
+        references: what to compare with: images as :func:`build` takes them, the images of
+            annotations (docci:PATH; formats of :func:`evaluate`), a file .sha256 of hashes, or a
+            list that ``output`` wrote.
+        output: write a list of the images (.parquet) instead, for the stage exclude and for
+            :func:`overlap`. Lists unusable files.
+        model: also compare embeddings of this model, the list's; with ``output``, store them.
     """
     if (references is None) == (output is None):
         raise UserError(

@@ -1,9 +1,8 @@
-"""Commands whose options are the parameters of a function of the library."""
+"""Options of commands, from the signature and docstring of a library function or their own."""
 
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -36,15 +35,20 @@ _TYPES = {"Literal": Literal, "PathLike": str, "Sequence": list}
 """Types of options, by their names in signatures."""
 
 
+def command(function: Command) -> Command:
+    """Give a command its options: texts are those of its docstring, ``Annotated`` adds the rest."""
+    return _with_options(function, {}, {})
+
+
 def command_of(
     function: Callable[..., Any], *, without: Collection[str] = ()
 ) -> Callable[[Command], Command]:
     """Give a command the parameters of a function: names, types, defaults, texts, and their order.
 
-    The command lists the parameters that its body uses or that differ. Each that has no default
-    takes the function's; ``Annotated`` adds what differs: a short name, a range, a callback,
-    another help. The others arrive in the command's ``**given``. Optional ones of the command
-    alone come last.
+    The command lists the parameters that its body uses or that differ. One without a default takes
+    the function's; one in the command's docstring has another text; ``Annotated`` adds a short
+    name, a range, or a callback. The others arrive in the command's ``**given``. Optional ones of
+    the command alone come last.
 
     Args:
         function: of :mod:`glit.api`.
@@ -53,85 +57,78 @@ def command_of(
     library = dict(inspect.signature(function).parameters)
     for name in {*without, *_OBJECTS & library.keys()}:
         del library[name]
+    return lambda command: _with_options(command, library, argument_texts(function))
 
-    def derive(command: Command) -> Command:
-        own = dict(inspect.signature(command, eval_str=True).parameters)
-        if rest := [name for name, each in own.items() if each.kind is Parameter.VAR_KEYWORD]:
-            del own[rest[0]]
-        assert rest or library.keys() <= own.keys(), f"{command.__name__}: some options are lost"
-        alone = {name: _alone(each) for name, each in own.items() if name not in library}
-        derived = {name: _derived(each, own.get(name)) for name, each in library.items()}
-        _add_help(derived, argument_texts(function))
-        found = derived | alone
-        command.__signature__ = inspect.Signature(  # pyright: ignore[reportFunctionMemberAccess]
-            [found[name] for name in _ordered(library, own)]
-        )
-        return command
 
-    return derive
+def _with_options(
+    command: Command, library: Mapping[str, Parameter], texts: Mapping[str, str]
+) -> Command:
+    own = dict(inspect.signature(command, eval_str=True).parameters)
+    if rest := [name for name, each in own.items() if each.kind is Parameter.VAR_KEYWORD]:
+        del own[rest[0]]
+    assert rest or library.keys() <= own.keys(), f"{command.__name__}: some options are lost"
+    found = [_parameter(library.get(name), own.get(name)) for name in _ordered(library, own)]
+    _add_help([each for each in found if each.annotation is not typer.Context],
+              {**texts, **argument_texts(command)})  # fmt: skip
+    command.__doc__ = (inspect.getdoc(command) or "").partition("\n\nArgs:\n")[0]
+    signature = inspect.Signature(found)
+    command.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
+    return command
 
 
 def _ordered(library: Mapping[str, Parameter], own: Mapping[str, Parameter]) -> list[str]:
-    """Names in the library's order; a required one of the command alone follows the one that it
-    follows there, and the optional ones come last."""
-    names = list(library)
-    for before, name in itertools.pairwise(own):
-        if name not in library and own[name].default is Parameter.empty:
-            names.insert(names.index(before) + 1 if before in names else 0, name)
+    """Names in the library's order; a required one of the command alone stays behind the one that
+    it follows in the command, and the optional ones come last."""
+    names, place = list(library), 0
+    for name, each in own.items():
+        if name not in library and each.default is Parameter.empty:
+            names.insert(place, name)
+        if name in names:
+            place = names.index(name) + 1
     return [*dict.fromkeys([*names, *own])]
 
 
-def _alone(own: Parameter) -> Parameter:
-    """A parameter of the command alone, which is complete but for its name."""
-    if own.annotation is typer.Context:
-        return own.replace(kind=Parameter.KEYWORD_ONLY)
-    assert get_origin(own.annotation) is Annotated, f"{own.name}: the library has no such parameter"
-    return _parameter(own.name, own.default, *get_args(own.annotation))
-
-
-def _derived(library: Parameter, own: Parameter | None) -> Parameter:
-    """A parameter of the library as Typer sees it, changed by what the command says of it."""
-    name, default, info = library.name, library.default, TERMINAL.get(library.name)
-    if own is None:
-        kind = eval(library.annotation, dict(_TYPES))
-    elif get_origin(own.annotation) is Annotated:
-        kind, info = get_args(own.annotation)
-    else:
-        kind = own.annotation
-    if own is not None and own.default is not Parameter.empty:
-        default = own.default
+def _parameter(library: Parameter | None, own: Parameter | None) -> Parameter:
+    """A parameter as Typer sees it: the library's, changed by what the command says of it."""
+    given = own or library
+    assert given is not None
+    if given.annotation is typer.Context:
+        return given.replace(kind=Parameter.KEYWORD_ONLY)
+    kind, info = given.annotation, TERMINAL.get(given.name)
+    if get_origin(kind) is Annotated:
+        kind, info = get_args(kind)
+    elif own is None:
+        kind = eval(kind, dict(_TYPES))
+    default = given.default
+    if default is Parameter.empty and library is not None:
+        default = [] if library.default == () else library.default
     if info is None:
-        is_word = library.kind is not Parameter.KEYWORD_ONLY and default is Parameter.empty
-        info = typer.Argument() if is_word else typer.Option()
-    return _parameter(name, [] if default == () else default, kind, info)
-
-
-def _parameter(name: str, default: Any, kind: Any, info: Any) -> Parameter:
-    """A parameter for Typer: an option has a long name, and infinity is not shown as a default."""
+        is_word = library is not None and library.kind is not Parameter.KEYWORD_ONLY
+        info = typer.Argument() if is_word and default is Parameter.empty else typer.Option()
     info = copy(info)
     if isinstance(info, OptionInfo):
         names: list[Any] = [info.default, *(info.param_decls or ())]
         names = [each for each in names if each is not ...]
         if not any(each.startswith("--") for each in names):
-            names.append(f"--{name.replace('_', '-')}")
+            names.append(f"--{given.name.replace('_', '-')}")
         info.default, info.param_decls = ..., names
         info.show_default = info.show_default and default != math.inf
     kind = Annotated[kind, info]
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+    return Parameter(given.name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def _add_help(parameters: Mapping[str, Parameter], texts: Mapping[str, str]) -> None:
+def _add_help(parameters: Collection[Parameter], texts: Mapping[str, str]) -> None:
     """Give each parameter that has no help its text, in which other options have their names."""
-    kinds = {name: get_args(each.annotation) for name, each in parameters.items()}
+    kinds = {each.name: get_args(each.annotation) for each in parameters}
     options = {name: info for name, (_, info) in kinds.items() if isinstance(info, OptionInfo)}
-    shown = {name: info.param_decls[-1] for name, info in options.items() if info.param_decls}
+    shown = {name: info.param_decls[0] for name, info in options.items() if info.param_decls}
     for name, (kind, info) in kinds.items():
         if not info.help:
-            text = terminal_text(texts.get(name, ""), shown)
+            assert name in texts, f"{name}: no docstring says what it is"
+            info.help = terminal_text(texts.get(name, ""), shown)
             if name in options and "list[" in str(kind):
-                more = ". Repeatable." if ". " in text else "; repeatable."
-                text = text.removesuffix(".") + more
-            info.help = text
+                more = ". Repeatable." if ". " in info.help else "; repeatable."
+                info.help = info.help.removesuffix(".") + more
 
 
 def argument_texts(function: Callable[..., Any]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from glit import api
 from glit.cli.build import default_recipe
-from glit.cli.derived import command_of
+from glit.cli.derived import command, command_of
 from glit.cli.options import JsonOption, QuietOption, SetOption, count
 from glit.errors import UserError
 from glit.plain import as_plain
@@ -29,26 +29,14 @@ if TYPE_CHECKING:
 _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "fails": ("fails", "bold red")}
 
 
+@command
 def doctor_command(
-    images: Annotated[
-        str | None, typer.Argument(help="The images to build from. Without it, no time estimate.")
-    ] = None,
-    output: Annotated[
-        str, typer.Option("-o", "--output", help="The folder or address of the dataset.")
-    ] = ".",
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            "-r",
-            "--recipe",
-            help="A built-in recipe or a TOML file. Default: flism if this machine has a GPU and "
-            "the weights, else mini; and times for every recipe whose models are here.",
-        ),
-    ] = None,
+    *,
+    images: Annotated[str | None, typer.Argument()] = None,
+    output: str = ".",
+    recipe: str | None = None,
     settings: SetOption = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show every check, and the models of every recipe.")
-    ] = False,
+    verbose: bool = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -56,6 +44,13 @@ def doctor_command(
 
     With IMAGES it builds eight of them in a temporary folder: with the recipe of -r, or with every
     recipe whose models are here.
+
+    Args:
+        images: the images to build from. Without it, no time estimate.
+        output: the folder or address of the dataset.
+        recipe: a built-in recipe or a TOML file. Default: flism if this machine has a GPU and the
+            weights, else mini; and times for every recipe whose models are here.
+        verbose: show every check, and the models of every recipe.
     """
     from glit.doctor.examine import examine
     from glit.runtime.progress import status_reporter

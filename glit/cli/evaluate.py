@@ -38,12 +38,8 @@ _NAMED = 5
 def eval_command(
     *,
     context: typer.Context,
-    task: Annotated[
-        str, typer.Argument(help="One of the tasks listed here, or a plugin's.", show_default=False)
-    ],
-    model: Annotated[
-        str, typer.Argument(help="A built-in model, a folder, a run of glit train, or a hub id.")
-    ],
+    task: Annotated[str, typer.Argument(show_default=False)],
+    model: Annotated[str, typer.Argument()],
     dataset: Annotated[str, typer.Argument(callback=existing)],
     settings: list[str],
     kind: Annotated[
@@ -57,27 +53,24 @@ def eval_command(
             + ".",
         ),
     ],
-    output: Annotated[
-        str | None, typer.Option("-o", help="The folder for JSON and Markdown files.")
-    ] = None,
-    compare: Annotated[
-        list[str] | None,
-        typer.Option("--compare", help="Another model for the same table; repeatable."),
-    ] = None,
-    caption: Annotated[
-        str | None,
-        typer.Option(
-            "--caption",
-            help="Which captions of a glit dataset: long, short or another kind, or all. Default: "
-            "long.",
-        ),
-    ] = None,
+    output: str | None = None,
+    compare: list[str] | None = None,
+    caption: str | None = None,
     offline: OfflineOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
     **given: Any,
 ) -> None:
-    """Measure one model, or several with --compare, in one table."""
+    """Measure one model, or several with --compare, in one table.
+
+    Args:
+        task: one of the tasks listed here, or a plugin's.
+        model: a built-in model, a folder, a run of glit train, or a hub id.
+        output: the folder for JSON and Markdown files.
+        compare: another model for the same table.
+        caption: which captions of a glit dataset: long, short or another kind, or all. Default:
+            long.
+    """
     from glit.recipes.extras import require
 
     require("models", needed_for="glit eval")

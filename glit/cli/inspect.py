@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from glit import api
-from glit.cli.derived import command_of
+from glit.cli.derived import command, command_of
 from glit.cli.options import DatasetArgument, JsonOption, QuietOption, progress_bar
 from glit.errors import DatasetError, InputError, UserError
 from glit.runtime.progress import duration
@@ -27,14 +27,15 @@ _MOST_SHOWN = 100
 _MOST_DROPS = 8
 
 
+@command
 def status_command(
-    dataset: DatasetArgument,
-    timeline: Annotated[
-        bool, typer.Option("--timeline", help="Show when each stage ran and how busy it was.")
-    ] = False,
-    as_json: JsonOption = False,
+    *, dataset: DatasetArgument, timeline: bool = False, as_json: JsonOption = False
 ) -> None:
-    """Show what is done, pending and dropped, per stage. --json adds the dataset's statistics."""
+    """Show what is done, pending and dropped, per stage. --json adds the dataset's statistics.
+
+    Args:
+        timeline: show when each stage ran and how busy it was.
+    """
     found = api.status(dataset)
     runs = api.timelines(dataset) if timeline else []
     if as_json:
@@ -128,17 +129,15 @@ def stats_command(
     *,
     captions: str,
     kind: str,
-    summary: Annotated[
-        bool,
-        typer.Option(
-            "--summary",
-            help="Print a draft of the summary of training content that the EU AI Act asks for.",
-        ),
-    ] = False,
+    summary: bool = False,
     as_json: JsonOption = False,
     **given: Any,
 ) -> None:
-    """Count words, sentences and tokens of captions, as papers' tables do."""
+    """Count words, sentences and tokens of captions, as papers' tables do.
+
+    Args:
+        summary: print a draft of the summary of training content that the EU AI Act asks for.
+    """
     from glit.dataset.manifest import read_manifest
     from glit.dataset.statistics import PAPER_COLUMNS, beside_papers, lines, tokens_note
     from glit.dataset.training_summary import training_summary
@@ -165,22 +164,25 @@ def stats_command(
         console.print(note, soft_wrap=True, markup=False)
 
 
+@command
 def query_command(
+    *,
     dataset: DatasetArgument,
-    sql: Annotated[
-        str,
-        typer.Argument(help="A SELECT over samples, sentences, regions, pairs, drops, duplicates."),
-    ],
+    sql: Annotated[str, typer.Argument()],
     form: Annotated[
-        Literal["table", "csv", "json", "parquet"] | None,
-        typer.Option("--format", help="Output format. Default: table, or what -o names."),
+        Literal["table", "csv", "json", "parquet"] | None, typer.Option("--format")
     ] = None,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", help="Write a .csv, .json or .parquet file.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    output: str | None = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Query the dataset with SQL, read-only. Cannot access files outside the dataset."""
+    """Query the dataset with SQL, read-only. Cannot access files outside the dataset.
+
+    Args:
+        sql: a SELECT over samples, sentences, regions, pairs, drops, duplicates.
+        form: output format. Default: table, or what ``output`` names.
+        output: write a .csv, .json or .parquet file.
+        as_json: same as ``form`` json.
+    """
     from glit.dataset.query import query as query_finished
     from glit.dataset.query_output import answer_format, write_answer
 

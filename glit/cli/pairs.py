@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glit import api
-from glit.cli.derived import command_of
+from glit.cli.derived import command, command_of
 from glit.cli.options import (
     DatasetArgument,
     ImageRootOption,
@@ -36,13 +36,10 @@ _HELP = "Judge pairs by eye; calibrate on the verdicts; certify and correct a da
 pairs_app = typer.Typer(add_completion=False, no_args_is_help=True, help=_HELP)
 
 VerdictsOption = Annotated[
-    Path,
-    typer.Option("--verdicts", help="The JSON Lines file of your verdicts; one line per answer."),
+    Path, typer.Option(help="The JSON Lines file of your verdicts; one line per answer.")
 ]
-ByOption = Annotated[str, typer.Option("--by", help="Your name. Default: your login name.")]
-PortOption = Annotated[
-    int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")
-]
+ByOption = Annotated[str, typer.Option(help="Your name. Default: your login name.")]
+PortOption = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
 
 
 @pairs_app.callback()
@@ -51,26 +48,28 @@ def _pairs() -> None:
 
 
 @pairs_app.command("label")
+@command
 def label_command(
+    *,
     dataset: DatasetArgument,
     verdicts: VerdictsOption,
-    num: Annotated[int, typer.Option("--num", min=1, help="Number of pairs, one per image.")] = 100,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed for choosing the pairs.")] = 0,
+    num: Annotated[int, typer.Option(min=1)] = 100,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
     by: ByOption = "",
-    settle: Annotated[
-        bool,
-        typer.Option(help="Of an audit, show the items on which people disagree, and settle them."),
-    ] = False,
-    judged: Annotated[
-        Path | None,
-        typer.Option("--judged", help="Of an audit of repairs, the opinions that propose them."),
-    ] = None,
+    settle: Annotated[bool, typer.Option("--settle/--no-settle")] = False,
+    judged: Path | None = None,
     port: PortOption = 0,
 ) -> None:
     """Show pairs in a browser on this machine and record your verdicts. Ctrl-C ends it.
 
     If the file is a plan of glit pairs certify, the plan chooses what is shown, and --by says who
     judges.
+
+    Args:
+        num: number of pairs, one per image.
+        seed: seed for choosing the pairs.
+        settle: of an audit, show the items on which people disagree, and settle them.
+        judged: of an audit of repairs, the opinions that propose them.
     """
     from glit.dataset.reader import Dataset
     from glit.label.audit_server import AuditQuestions
@@ -110,11 +109,15 @@ def calibrate_command(
     *,
     dataset: str,
     verdicts: VerdictsOption,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The calibration file to write.")],
+    output: Annotated[Path, typer.Option("-o")],
     as_json: JsonOption = False,
     **given: Any,
 ) -> None:
-    """Fit pair probabilities to your verdicts, for the dataset's rule or another one."""
+    """Fit pair probabilities to your verdicts, for the dataset's rule or another one.
+
+    Args:
+        output: the calibration file to write.
+    """
     from glit.errors import InputError
 
     report = api.calibrate(dataset, verdicts, **given)
@@ -256,22 +259,22 @@ def _command(name: str, dataset: str, verdicts: Path, judged: Path | None = None
 
 
 @pairs_app.command("correct")
+@command
 def correct_command(
+    *,
     dataset: DatasetArgument,
-    corrections: Annotated[
-        Path,
-        typer.Option(
-            "--corrections", help="The JSON Lines file of corrections; one line per step."
-        ),
-    ],
+    corrections: Path,
     by: ByOption = "",
-    where: Annotated[
-        str, typer.Option("--where", help="Show only samples that meet this SQL condition.")
-    ] = "",
+    where: str = "",
     port: PortOption = 0,
     image_root: ImageRootOption = "",
 ) -> None:
-    """Open a page on this machine to correct boxes, sentences and pairs. Ctrl-C ends it."""
+    """Open a page on this machine to correct boxes, sentences and pairs. Ctrl-C ends it.
+
+    Args:
+        corrections: the JSON Lines file of corrections; one line per step.
+        where: show only samples that meet this SQL condition.
+    """
     from glit.dataset.reader import Dataset
     from glit.label.correct_server import CorrectSite, Samples
 

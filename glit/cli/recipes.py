@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from glit.cli.derived import command
 from glit.cli.options import JsonOption, SetOption
 from glit.runtime.terminal import Console, visible
 
@@ -15,11 +16,10 @@ if TYPE_CHECKING:
     from glit.doctor.needs import Needs
 
 
+@command
 def recipes_command(
-    recipe: Annotated[
-        str | None,
-        typer.Argument(help="A built-in recipe or a TOML file. Without it, a list of all."),
-    ] = None,
+    *,
+    recipe: Annotated[str | None, typer.Argument()] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -27,6 +27,9 @@ def recipes_command(
 
     Nothing is downloaded. A recipe that is shown whole is a TOML file: save it, change it, and give
     the file as -r.
+
+    Args:
+        recipe: a built-in recipe or a TOML file. Without it, a list of all.
     """
     from glit.doctor.needs import all_needs, as_toml, needs_of
 

@@ -25,21 +25,19 @@ def export_command(
     where: str,
     reencode: bool,
     image_root: str,
-    no_grid: Annotated[
-        bool, typer.Option("--no-grid", help="Leave out the grid's regions, and their pairs.")
-    ] = False,
-    without_images: Annotated[
-        bool,
-        typer.Option("--without-images", help="For hf: leave out the pictures, keep thumbnails."),
-    ] = False,
-    no_thumbnails: Annotated[
-        bool,
-        typer.Option("--no-thumbnails", help="Of pictures that are left out, keep only hashes."),
-    ] = False,
+    no_grid: bool = False,
+    without_images: bool = False,
+    no_thumbnails: bool = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the dataset, or the samples of a condition, in another format."""
+    """Write the dataset, or the samples of a condition, in another format.
+
+    Args:
+        no_grid: leave out the grid's regions, and their pairs.
+        without_images: for hf: leave out the pictures, keep thumbnails.
+        no_thumbnails: of pictures that are left out, keep only hashes.
+    """
     from glit.dataset.select import narrowed
     from glit.exporters import export
 
@@ -73,15 +71,16 @@ def push_command(
     *,
     dataset: Annotated[str, typer.Argument()],
     repository: str,
-    without_images: Annotated[
-        bool,
-        typer.Option("--without-images", help="Upload hashes and thumbnails in their place."),
-    ] = False,
+    without_images: bool = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
     **given: Any,
 ) -> None:
-    """Upload a finished dataset to the Hugging Face Hub. Run it again to resume."""
+    """Upload a finished dataset to the Hugging Face Hub. Run it again to resume.
+
+    Args:
+        without_images: upload hashes and thumbnails in their place.
+    """
     with progress_bar(quiet=quiet) as progress:
         pushed = api.push(
             dataset, repository, images=not without_images, progress=progress, **given

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from glit import api
-from glit.cli.derived import command_of
+from glit.cli.derived import command, command_of
 from glit.cli.options import OfflineOption, QuietOption, progress_bar
 from glit.runtime.progress import duration
 from glit.runtime.ranks import rank
@@ -22,25 +22,21 @@ def train_command(
     *,
     dataset: str,
     run: Annotated[str, typer.Option("-o", "--output")],
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            "-r",
-            help="A built-in recipe or a TOML file. Default: fast-goal on a GPU, else mini; with "
-            "--resume, the run's own settings.",
-        ),
-    ] = None,
+    recipe: str | None = None,
     resume: bool,
-    ray_workers: Annotated[
-        int,
-        typer.Option("--ray-workers", min=0, help="Processes to start with Ray Train; 0: off."),
-    ] = 0,
+    ray_workers: Annotated[int, typer.Option(min=0)] = 0,
     offline: OfflineOption = False,
     quiet: QuietOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON lines.")] = False,
     **given: Any,
 ) -> None:
-    """Fine-tune CLIP on a dataset. Under torchrun, uses several processes."""
+    """Fine-tune CLIP on a dataset. Under torchrun, uses several processes.
+
+    Args:
+        recipe: a built-in recipe or a TOML file. Default: fast-goal on a GPU, else mini; with
+            ``resume``, the run's own settings.
+        ray_workers: processes to start with Ray Train; 0: off.
+    """
     from glit.recipes.extras import require
 
     require("train", needed_for="glit train")
@@ -86,18 +82,23 @@ def train_command(
     )
 
 
+@command
 def interpolate_command(
-    start: Annotated[str, typer.Argument(help="The model that END was fine-tuned from.")],
-    end: Annotated[
-        str, typer.Argument(help="A run of glit train (its best checkpoint), or a folder.")
-    ],
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    alpha: Annotated[
-        float, typer.Option("--alpha", help="Position between START (0) and END (1).", min=0, max=1)
-    ] = 0.5,
+    *,
+    start: Annotated[str, typer.Argument()],
+    end: Annotated[str, typer.Argument()],
+    output: str,
+    alpha: Annotated[float, typer.Option(min=0, max=1)] = 0.5,
     quiet: QuietOption = False,
 ) -> None:
-    """Interpolate the weights between a model and its fine-tuned version (WiSE-FT)."""
+    """Interpolate the weights between a model and its fine-tuned version (WiSE-FT).
+
+    Args:
+        start: the model that END was fine-tuned from.
+        end: a run of glit train (its best checkpoint), or a folder.
+        output: the folder to write.
+        alpha: position between START (0) and END (1).
+    """
     from glit.recipes.extras import require
 
     require("models", needed_for="glit interpolate")

@@ -1,106 +1,77 @@
-"""Options that come from a function's signature and docstring."""
+"""Options that come from signatures and docstrings."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pytest
 import typer
 
-from glit.cli.derived import command_of
+from glit import api
+from glit.cli.derived import command, command_of
 from glit.cli.main import app
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
-    from glit.api import PathLike
-
-
-def measure(
-    task: str,
-    dataset: PathLike,
-    *,
-    kind: Literal["glit", "coco"] = "glit",
-    split: str | None = None,
-    settings: Sequence[str] = (),
-    max_hours: float = math.inf,
-    rates: dict[str, float] | None = None,
-    report: Callable[[], None] | None = None,
-) -> None:
-    """Measure.
-
-    Args:
-        task: one of the tasks.
-        dataset: a folder; with ``kind``, annotations
-            that :func:`evaluate` takes, [boxes] or ``captions``.
-        kind: ``glit`` or another format.
-        split: one part. All by default.
-        settings: changes.
-        max_hours: as in :func:`build`.
-        rates: of stages.
-        report: called at the end.
-    """
+def commands_below(group: Any, words: str) -> dict[str, Any]:
+    found = {}
+    for name, each in group.commands.items():
+        each = getattr(each, "loaded", each)
+        below = hasattr(each, "commands")
+        found |= commands_below(each, f"{words}{name} ") if below else {f"{words}{name}": each}
+    return found
 
 
-def options_of(command: Any) -> dict[str, Any]:
+COMMANDS = commands_below(typer.main.get_command(app), "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_a_text(name) -> None:
+    assert [
+        each.name for each in COMMANDS[name].params if each.name != "help" and not each.help
+    ] == []
+
+
+def test_options_are_the_parameters_of_the_function() -> None:
+    found = {each.name: each for each in COMMANDS["select"].params}
+    assert [*found][:4] == ["dataset", "output", "shares", "where"]
+    assert [name for name, each in found.items() if each.required] == ["dataset", "output"]
+    assert found["seed"].default == 0 and found["sample"].min == 1
+    assert found["shares"].opts == ["--split"] and found["output"].opts == ["-o", "--output"]
+    by, where = found["by"].help, found["where"].help
+    assert by == "With --sample: as many of each value of this column or SQL."
+    assert where == "Take only samples that meet this SQL condition."  # as select's, by reference
+    hours = next(each for each in COMMANDS["add"].params if each.name == "max_hours")
+    assert hours.default == math.inf and not hours.show_default
+    table = next(each for each in COMMANDS["pair"].params if each.name == "recipe")
+    assert table.help == r"The recipe whose \[pair] table is used. Default: the dataset's own."
+
+
+def test_a_command_says_what_differs() -> None:
+    @command_of(api.lock)
+    def lock(
+        *, recipe: str = "mini", where: Annotated[str, typer.Option("-w")], **given: Any
+    ) -> None:
+        """Lock.
+
+        Args:
+            recipe: a name.
+            where: as in :func:`select`.
+        """
+
     own = typer.Typer(add_completion=False)
-    own.command()(command)
-    return {each.name: each for each in typer.main.get_command(own).params if each.name != "help"}
+    own.command()(lock)
+    recipe, where, settings = typer.main.get_command(own).params
+    assert (recipe.default, recipe.help, where.opts) == ("mini", "A name.", ["-w", "--where"])
+    assert where.required and where.help == "Take only samples that meet this SQL condition."
+    assert settings.help == "Override recipe keys: table.key=value; repeatable."
+    assert lock.__doc__ == "Lock."
 
 
-@command_of(measure, without=["rates"])
-def measure_command(
-    *,
-    task: str,
-    model: Annotated[str, typer.Argument(help="A model.")],
-    split: Annotated[str | None, typer.Option("-s", help="Parts.")] = "test",
-    summary: Annotated[bool, typer.Option(help="Draft a summary.")] = False,
-    **given: Any,
-) -> None:
-    pass
-
-
-def test_names_types_defaults_and_texts_are_the_function_s() -> None:
-    found = options_of(measure_command)
-    assert [(each.opts, each.default, each.help) for each in found.values()] == [
-        (["task"], None, "One of the tasks."),
-        (["model"], None, "A model."),
-        (["dataset"], None,
-         r"A folder; with --format, annotations that glit eval takes, \[boxes] or captions."),
-        (["--format"], "glit", "glit or another format."),
-        (["-s", "--split"], "test", "Parts."),
-        (["--set"], [], "Changes; repeatable."),
-        (["--max-hours"], math.inf,
-         "Stop after so many hours, when a chunk is done. Default: never."),
-        (["--summary"], False, "Draft a summary."),
-    ]  # fmt: skip
-    assert [name for name, each in found.items() if each.required] == ["task", "model", "dataset"]
-    assert found["settings"].multiple and not found["max_hours"].show_default
-
-
-def test_a_command_that_drops_an_option_or_invents_one_is_refused() -> None:
-    def drops(*, task: str) -> None:
-        pass
-
-    def invents(*, colour: str, **given: Any) -> None:
-        pass
-
-    with pytest.raises(AssertionError, match="drops: some options are lost"):
-        command_of(measure)(drops)
-    with pytest.raises(AssertionError, match="colour: the library has no such parameter"):
-        command_of(measure)(invents)
+def test_a_command_that_loses_an_option_or_says_nothing_of_one_is_refused() -> None:
+    with pytest.raises(AssertionError, match="some options are lost"):
+        command_of(api.lock)(lambda *, recipe: None)
+    with pytest.raises(AssertionError, match="colour: no docstring says what it is"):
+        command(lambda *, colour="red": None)
     with pytest.raises(KeyError, match="colour"):
-        command_of(measure, without=["colour"])(measure_command)
-
-
-def below(command: Any, words: str) -> list[tuple[str, Any]]:
-    command = getattr(command, "loaded", command)
-    parts = getattr(command, "commands", {})
-    found = [each for name, part in parts.items() for each in below(part, f"{words} {name}")]
-    return found or [(words, command)]
-
-
-@pytest.mark.parametrize(("words", "command"), below(typer.main.get_command(app), "glit"))
-def test_every_option_has_a_text(words, command) -> None:
-    assert [each.name for each in command.params if each.name != "help" and not each.help] == []
+        command_of(api.lock, without=["colour"])
