@@ -15,11 +15,7 @@ from glit.runtime.progress import status_reporter
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
-bench_app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Measure speed and compare objectives, in ratios on one machine.",
-)
+bench_app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 DeviceName = Literal["auto", "cpu", "cuda"]
 DeviceOption = Annotated[

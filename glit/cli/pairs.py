@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from glit.label.precision import Precision
     from glit.runtime.local_server import Site
 
-_HELP = "Judge pairs by eye; calibrate on the verdicts; certify and correct a dataset."
-pairs_app = typer.Typer(add_completion=False, no_args_is_help=True, help=_HELP)
+pairs_app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 VerdictsOption = Annotated[
     Path, typer.Option(help="The JSON Lines file of your verdicts; one line per answer.")
