@@ -12,7 +12,7 @@ from rich.table import Table
 
 from glit import api
 from glit.cli.derived import command_of
-from glit.cli.options import JsonOption, QuietOption, existing, progress_bar
+from glit.cli.options import existing, progress_bar
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file
 
@@ -28,8 +28,8 @@ def audit_command(
     what: Annotated[str, typer.Argument(callback=existing)],
     images: Annotated[str, typer.Option(callback=existing)],
     page: Annotated[str | None, typer.Option("-o", "--output")],
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: bool = False,
+    as_json: bool = False,
     **given: Any,
 ) -> None:
     """Look for faults in a dataset or a published file; exit code 1 if one is an error."""

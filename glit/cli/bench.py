@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from glit.cli.derived import command
-from glit.cli.options import JsonOption, QuietOption, SetOption, hold
+from glit.cli.options import hold
 from glit.errors import UserError
 from glit.runtime.progress import status_reporter
 from glit.runtime.terminal import Console
@@ -40,8 +40,8 @@ def lism_flism_command(
     weights: WeightsName | None = None,
     num_images: Annotated[int | None, typer.Option("--num", min=1)] = None,
     repeats: Annotated[int, typer.Option(min=1)] = 3,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Compare GOAL's and FAST-GOAL's matching (LISM, FLISM), as published and in glit.
 
@@ -90,8 +90,8 @@ def objectives_command(
     test: str | None = None,
     validation: str | None = None,
     recipe: str = "mini",
-    settings: SetOption = None,
-    quiet: QuietOption = False,
+    settings: list[str] | None = None,
+    quiet: bool = False,
 ) -> None:
     """Compare objectives on your datasets, each at its best learning rate.
 
@@ -158,8 +158,8 @@ def gpu_command(
     output: str,
     device: DeviceOption = "auto",
     tiny: bool = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Measure how close glit comes to a GPU's limits, in at most nine minutes.
 

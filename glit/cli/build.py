@@ -9,16 +9,7 @@ import typer
 
 from glit import api
 from glit.cli.derived import command, command_of
-from glit.cli.options import (
-    JsonOption,
-    OfflineOption,
-    QuietOption,
-    count,
-    existing,
-    existing_images,
-    name_next,
-    page_of,
-)
+from glit.cli.options import count, existing, existing_images, name_next, page_of
 from glit.errors import UserError
 from glit.executors import ExecutorChoice
 from glit.plain import as_plain
@@ -70,9 +61,9 @@ def build_command(
     max_tokens: MaxTokensOption,
     log_json: LogOption = None,
     metrics: MetricsOption = None,
-    offline: OfflineOption = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    offline: bool = False,
+    quiet: bool = False,
+    as_json: bool = False,
     **given: Any,
 ) -> None:
     """Build a dataset from images. Run the same command again to resume.
@@ -107,8 +98,8 @@ def add_command(
     max_tokens: MaxTokensOption,
     log_json: LogOption = None,
     metrics: MetricsOption = None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: bool = False,
+    as_json: bool = False,
     **given: Any,
 ) -> None:
     """Add new images without redoing the old ones. Run the same command again to resume."""
@@ -139,8 +130,8 @@ def retry_command(
     ray_address: str | None,
     log_json: LogOption = None,
     metrics: MetricsOption = None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: bool = False,
+    as_json: bool = False,
     **given: Any,
 ) -> None:
     """Process the dropped samples again and merge the ones that succeed."""

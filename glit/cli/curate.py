@@ -13,7 +13,7 @@ from rich.table import Table
 
 from glit import api
 from glit.cli.derived import command_of
-from glit.cli.options import JsonOption, QuietOption, progress_bar
+from glit.cli.options import progress_bar
 from glit.errors import UserError
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file, local_folder
@@ -21,12 +21,7 @@ from glit.storage.outputs import local_file, local_folder
 
 @command_of(api.pair, without=["processes"])
 def pair_command(
-    *,
-    dataset: str,
-    output: str,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
-    **given: Any,
+    *, dataset: str, output: str, quiet: bool = False, as_json: bool = False, **given: Any
 ) -> None:
     """Write the dataset with the pairs of another rule. Needs no model and no pixels."""
     from glit.runtime.cores import usable_cores
@@ -48,8 +43,8 @@ def select_command(
     together: str,
     near: int | None,
     distinct: float | None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: bool = False,
+    as_json: bool = False,
     **given: Any,
 ) -> None:
     """Write some samples as a new dataset, or divide them into parts. Without --distinct it needs
@@ -118,7 +113,7 @@ def _shares(text: str) -> dict[str, float]:
 
 @command_of(api.merge)
 def merge_command(
-    *, datasets: list[str], output: str, quiet: QuietOption = False, as_json: JsonOption = False
+    *, datasets: list[str], output: str, quiet: bool = False, as_json: bool = False
 ) -> None:
     """Write the samples of several datasets as one. A repeated image is taken once."""
     folder = local_folder(output)
@@ -142,8 +137,8 @@ def overlap_command(
     page: str | None,
     images: str,
     split: str,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Find a dataset's images that resemble one of a test set; exit code 1 if any do.
 

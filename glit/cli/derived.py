@@ -14,15 +14,21 @@ import typer
 from typer.models import OptionInfo
 
 from glit import api
-from glit.cli.options import existing_dataset
+from glit.cli.options import existing_dataset, go_offline
 
 Command = TypeVar("Command", bound=Callable[..., None])
 TERMINAL: dict[str, Any] = {
+    "as_json": typer.Option("--json", help="Print the result as JSON."),
     "dataset": typer.Argument(callback=existing_dataset),
     "kind": typer.Option("--format"),
     "licence": typer.Option("--license"),
     "limit": typer.Option(min=1),
+    "offline": typer.Option(
+        callback=go_offline,
+        help="Download no model, as with HF_HUB_OFFLINE=1; an error names the command that does.",
+    ),
     "output": typer.Option("-o"),
+    "quiet": typer.Option("-q", help="Print the result only, no progress."),
     "recipe": typer.Option("-r"),
     "settings": typer.Option("--set"),
 }
@@ -36,8 +42,10 @@ _TYPES = {"Literal": Literal, "PathLike": str, "Sequence": list}
 
 
 def command(function: Command) -> Command:
-    """Give a command its options: texts are those of its docstring, ``Annotated`` adds the rest."""
-    return _with_options(function, {}, {})
+    """Give a command its own parameters as options; see :func:`command_of`."""
+    texts = argument_texts(api.open_dataset)
+    texts["settings"] = argument_texts(api.build)["settings"]
+    return _with_options(function, {}, texts)
 
 
 def command_of(
@@ -68,8 +76,8 @@ def _with_options(
         del own[rest[0]]
     assert rest or library.keys() <= own.keys(), f"{command.__name__}: some options are lost"
     found = [_parameter(library.get(name), own.get(name)) for name in _ordered(library, own)]
-    _add_help([each for each in found if each.annotation is not typer.Context],
-              {**texts, **argument_texts(command)})  # fmt: skip
+    options = [each for each in found if each.annotation is not typer.Context]
+    _add_help(options, texts, argument_texts(command))
     command.__doc__ = (inspect.getdoc(command) or "").partition("\n\nArgs:\n")[0]
     signature = inspect.Signature(found)
     command.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
@@ -117,18 +125,22 @@ def _parameter(library: Parameter | None, own: Parameter | None) -> Parameter:
     return Parameter(given.name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def _add_help(parameters: Collection[Parameter], texts: Mapping[str, str]) -> None:
-    """Give each parameter that has no help its text, in which other options have their names."""
+def _add_help(
+    parameters: Collection[Parameter], texts: Mapping[str, str], own: Mapping[str, str]
+) -> None:
+    """Give each parameter the command's own text, or what :data:`TERMINAL` says of it, or that of
+    the library; other options have their names in it."""
     kinds = {each.name: get_args(each.annotation) for each in parameters}
     options = {name: info for name, (_, info) in kinds.items() if isinstance(info, OptionInfo)}
     shown = {name: info.param_decls[0] for name, info in options.items() if info.param_decls}
     for name, (kind, info) in kinds.items():
-        if not info.help:
-            assert name in texts, f"{name}: no docstring says what it is"
-            info.help = terminal_text(texts.get(name, ""), shown)
-            if name in options and "list[" in str(kind):
-                more = ". Repeatable." if ". " in info.help else "; repeatable."
-                info.help = info.help.removesuffix(".") + more
+        if info.help and name not in own:
+            continue
+        assert name in own or name in texts, f"{name}: no docstring says what it is"
+        info.help = terminal_text(own.get(name) or texts.get(name, ""), shown)
+        if name in options and "list[" in str(kind):
+            more = ". Repeatable." if ". " in info.help else "; repeatable."
+            info.help = info.help.removesuffix(".") + more
 
 
 def argument_texts(function: Callable[..., Any]) -> dict[str, str]:

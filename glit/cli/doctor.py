@@ -14,7 +14,7 @@ from rich.text import Text
 from glit import api
 from glit.cli.build import default_recipe
 from glit.cli.derived import command, command_of
-from glit.cli.options import JsonOption, QuietOption, SetOption, count
+from glit.cli.options import count
 from glit.errors import UserError
 from glit.plain import as_plain
 from glit.runtime.progress import duration, size
@@ -35,10 +35,10 @@ def doctor_command(
     images: Annotated[str | None, typer.Argument()] = None,
     output: str = ".",
     recipe: str | None = None,
-    settings: SetOption = None,
+    settings: list[str] | None = None,
     verbose: bool = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Check whether a build would work here; estimate time and disk. Exits 1 if it would fail.
 
@@ -93,7 +93,7 @@ def estimate_command(
     cores: Annotated[int, typer.Option(min=0)],
     price: Annotated[float | None, typer.Option(min=0)],
     rates: Annotated[list[str] | None, typer.Option("--rate", metavar="STAGE=N")],
-    as_json: JsonOption = False,
+    as_json: bool = False,
 ) -> None:
     """Estimate a large build from a small one: hours, money, bytes, files and tokens."""
     found = api.estimate(

@@ -9,16 +9,7 @@ import typer
 
 from glit import api
 from glit.cli.derived import command_of
-from glit.cli.options import (
-    JsonOption,
-    OfflineOption,
-    QuietOption,
-    existing,
-    hold,
-    name_next,
-    page_of,
-    progress_bar,
-)
+from glit.cli.options import existing, hold, name_next, page_of, progress_bar
 from glit.evaluation.tasks import TASKS
 from glit.published import measured
 from glit.runtime.terminal import Console
@@ -56,9 +47,9 @@ def eval_command(
     output: str | None = None,
     compare: list[str] | None = None,
     caption: str | None = None,
-    offline: OfflineOption = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    offline: bool = False,
+    quiet: bool = False,
+    as_json: bool = False,
     **given: Any,
 ) -> None:
     """Measure one model, or several with --compare, in one table.

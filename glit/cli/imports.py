@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from glit.cli.derived import command
-from glit.cli.options import JsonOption, QuietOption, progress_bar
+from glit.cli.options import progress_bar
 from glit.published import imported
 from glit.runtime.terminal import visible
 from glit.storage.outputs import local_file, local_folder
@@ -27,8 +27,8 @@ def import_command(
     images: Path | None = None,
     split: str | None = None,
     attach: bool = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Convert published captions to a file for glit build --captions. Lists missing images.
 

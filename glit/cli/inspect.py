@@ -15,7 +15,7 @@ from rich.table import Table
 
 from glit import api
 from glit.cli.derived import command, command_of
-from glit.cli.options import DatasetArgument, JsonOption, QuietOption, progress_bar
+from glit.cli.options import progress_bar
 from glit.errors import DatasetError, InputError, UserError
 from glit.runtime.progress import duration
 from glit.runtime.terminal import Console, visible
@@ -28,9 +28,7 @@ _MOST_DROPS = 8
 
 
 @command
-def status_command(
-    *, dataset: DatasetArgument, timeline: bool = False, as_json: JsonOption = False
-) -> None:
+def status_command(*, dataset: str, timeline: bool = False, as_json: bool = False) -> None:
     """Show what is done, pending and dropped, per stage. --json adds the dataset's statistics.
 
     Args:
@@ -100,9 +98,8 @@ def _statistics(found: dict[str, Any]) -> dict[str, Any] | None:
         return None
 
 
-def verify_command(
-    dataset: DatasetArgument, quiet: QuietOption = False, as_json: JsonOption = False
-) -> None:
+@command
+def verify_command(dataset: str, quiet: bool = False, as_json: bool = False) -> None:
     """Check every promise of the data format. Prints one line per breach and exits 1."""
     from glit.dataset.manifest import read_manifest
     from glit.dataset.verify import verify
@@ -126,12 +123,7 @@ def verify_command(
 
 @command_of(api.statistics)
 def stats_command(
-    *,
-    captions: str,
-    kind: str,
-    summary: bool = False,
-    as_json: JsonOption = False,
-    **given: Any,
+    *, captions: str, kind: str, summary: bool = False, as_json: bool = False, **given: Any
 ) -> None:
     """Count words, sentences and tokens of captions, as papers' tables do.
 
@@ -167,13 +159,13 @@ def stats_command(
 @command
 def query_command(
     *,
-    dataset: DatasetArgument,
+    dataset: str,
     sql: Annotated[str, typer.Argument()],
     form: Annotated[
         Literal["table", "csv", "json", "parquet"] | None, typer.Option("--format")
     ] = None,
     output: str | None = None,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    as_json: bool = False,
 ) -> None:
     """Query the dataset with SQL, read-only. Cannot access files outside the dataset.
 
@@ -217,7 +209,8 @@ def query_command(
     print(f"{len(found)} rows: {path}")
 
 
-def clean_command(dataset: DatasetArgument) -> None:
+@command
+def clean_command(*, dataset: str) -> None:
     """Remove the resumable state (work/). A finished dataset stays."""
     freed = api.clean(dataset)
     print(f"{dataset}/work removed, {freed / 2**20:.1f} MB freed")

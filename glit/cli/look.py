@@ -10,7 +10,7 @@ import typer
 
 from glit import api
 from glit.cli.derived import command
-from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption, progress_bar
+from glit.cli.options import progress_bar
 from glit.errors import UserError
 from glit.runtime.terminal import visible
 from glit.storage.outputs import local_file
@@ -28,7 +28,7 @@ MapsOption = Annotated[
 @command
 def view_command(
     *,
-    dataset: DatasetArgument,
+    dataset: str,
     others: Annotated[list[str] | None, typer.Argument()] = None,
     output: str | None = None,
     most: Annotated[int, typer.Option("--sample", min=1)] = 200,
@@ -37,9 +37,9 @@ def view_command(
     serve: bool = False,
     port: Annotated[int, typer.Option(min=0, max=65535)] = PORT,
     maps: MapsOption = None,
-    image_root: ImageRootOption = "",
-    as_json: Annotated[bool, typer.Option("--json")] = False,
-    quiet: QuietOption = False,
+    image_root: str = "",
+    as_json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Write an HTML report of a dataset, a comparison or training runs; tell what differs between
     two datasets.
@@ -202,13 +202,13 @@ def _serve(dataset: Any, *, port: int, where: str) -> None:
 @command
 def explain_command(
     *,
-    dataset: DatasetArgument,
+    dataset: str,
     sample: Annotated[str, typer.Argument()],
     output: str | None = None,
     maps: MapsOption = None,
-    as_json: JsonOption = False,
-    image_root: ImageRootOption = "",
-    quiet: QuietOption = False,
+    as_json: bool = False,
+    image_root: str = "",
+    quiet: bool = False,
 ) -> None:
     """Follow one image from its file to its pairs, or to the reason for its drop.
 

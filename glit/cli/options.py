@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""What several commands share: checks and parsers of their options, and what they print."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import glob
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -65,30 +65,6 @@ def _is_missing(value: str) -> bool:
     return not (
         "://" in value or glob.has_magic(value) or os.path.lexists(os.path.expanduser(value))
     )
-
-
-QuietOption = Annotated[
-    bool, typer.Option("-q", "--quiet", help="Print the result only, no progress.")
-]
-OfflineOption = Annotated[
-    bool,
-    typer.Option(
-        "--offline",
-        help="Download no model, as with HF_HUB_OFFLINE=1; an error names the command that does.",
-        callback=go_offline,
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-DatasetArgument = Annotated[
-    str, typer.Argument(help="The dataset's folder or address.", callback=existing_dataset)
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Override recipe keys: table.key=value; repeatable."),
-]
-ImageRootOption = Annotated[
-    str, typer.Option("--image-root", help="The images' folder, if the dataset stores paths only.")
-]
 
 
 def progress_bar(*, quiet: bool) -> StageProgress:

@@ -16,13 +16,7 @@ import typer
 
 from glit import api
 from glit.cli.derived import command, command_of
-from glit.cli.options import (
-    DatasetArgument,
-    ImageRootOption,
-    JsonOption,
-    QuietOption,
-    progress_bar,
-)
+from glit.cli.options import progress_bar
 from glit.errors import UserError
 from glit.plain import as_plain
 from glit.runtime.terminal import Console, visible
@@ -50,7 +44,7 @@ def _pairs() -> None:
 @command
 def label_command(
     *,
-    dataset: DatasetArgument,
+    dataset: str,
     verdicts: VerdictsOption,
     num: Annotated[int, typer.Option(min=1)] = 100,
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -109,7 +103,7 @@ def calibrate_command(
     dataset: str,
     verdicts: VerdictsOption,
     output: Annotated[Path, typer.Option("-o")],
-    as_json: JsonOption = False,
+    as_json: bool = False,
     **given: Any,
 ) -> None:
     """Fit pair probabilities to your verdicts, for the dataset's rule or another one.
@@ -151,8 +145,8 @@ def judge_command(
     judged: Annotated[Path, typer.Option()],
     of: str,
     num: Annotated[int | None, typer.Option(min=1)],
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: bool = False,
+    as_json: bool = False,
     **given: Any,
 ) -> None:
     """Ask a vision-language model whether pairs are right. Run it again to resume.
@@ -186,8 +180,8 @@ def certify_command(
     seed: Annotated[int | None, typer.Option(min=0)],
     judged: Path | None,
     output: Path | None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: bool = False,
+    as_json: bool = False,
     **given: Any,
 ) -> None:
     """Prove that few pairs are wrong, from verdicts on some of them.
@@ -261,12 +255,12 @@ def _command(name: str, dataset: str, verdicts: Path, judged: Path | None = None
 @command
 def correct_command(
     *,
-    dataset: DatasetArgument,
+    dataset: str,
     corrections: Path,
     by: ByOption = "",
     where: str = "",
     port: PortOption = 0,
-    image_root: ImageRootOption = "",
+    image_root: str = "",
 ) -> None:
     """Open a page on this machine to correct boxes, sentences and pairs. Ctrl-C ends it.
 
@@ -299,12 +293,7 @@ def _login() -> str:
 @pairs_app.command("apply")
 @command_of(api.apply_corrections)
 def apply_command(
-    *,
-    dataset: str,
-    output: str,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
-    **given: Any,
+    *, dataset: str, output: str, quiet: bool = False, as_json: bool = False, **given: Any
 ) -> None:
     """Write the dataset with corrections, and print how many pairs people left as right."""
     with progress_bar(quiet=quiet or as_json) as progress:

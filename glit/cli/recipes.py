@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glit.cli.derived import command
-from glit.cli.options import JsonOption, SetOption
 from glit.runtime.terminal import Console, visible
 
 if TYPE_CHECKING:
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 def recipes_command(
     *,
     recipe: Annotated[str | None, typer.Argument()] = None,
-    settings: SetOption = None,
-    as_json: JsonOption = False,
+    settings: list[str] | None = None,
+    as_json: bool = False,
 ) -> None:
     """List the recipes and their missing models and packages, or print one recipe in full.
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from glit.cli.derived import command
-from glit.cli.options import QuietOption, hold, name_next, progress_bar
+from glit.cli.options import hold, name_next, progress_bar
 from glit.errors import UserError
 from glit.storage.outputs import local_folder
 
@@ -24,7 +24,7 @@ def scenes_command(
     image_format: Annotated[Literal["png", "jpeg"], typer.Option("--format")] = "png",
     masks: bool = False,
     short: bool = False,
-    quiet: QuietOption = False,
+    quiet: bool = False,
 ) -> None:
     """Draw procedural scenes with long captions and ground truth.
 

@@ -10,7 +10,7 @@ import typer
 
 from glit import api
 from glit.cli.derived import command_of
-from glit.cli.options import JsonOption, QuietOption, progress_bar
+from glit.cli.options import progress_bar
 from glit.exporters import EXPORTERS
 from glit.storage.outputs import local_folder
 
@@ -28,8 +28,8 @@ def export_command(
     no_grid: bool = False,
     without_images: bool = False,
     no_thumbnails: bool = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Write the dataset, or the samples of a condition, in another format.
 
@@ -72,8 +72,8 @@ def push_command(
     dataset: Annotated[str, typer.Argument()],
     repository: str,
     without_images: bool = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: bool = False,
+    as_json: bool = False,
     **given: Any,
 ) -> None:
     """Upload a finished dataset to the Hugging Face Hub. Run it again to resume.
@@ -99,8 +99,8 @@ def attach_command(
     dataset: str,
     images: Annotated[list[str], typer.Option()],
     output: str,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Find the pictures of a dataset that was published without them. Run it again to resume."""
     from glit.attaching.found import WAYS

@@ -10,7 +10,7 @@ import typer
 
 from glit import api
 from glit.cli.derived import command, command_of
-from glit.cli.options import OfflineOption, QuietOption, progress_bar
+from glit.cli.options import progress_bar
 from glit.runtime.progress import duration
 from glit.runtime.ranks import rank
 from glit.runtime.terminal import Console
@@ -25,9 +25,9 @@ def train_command(
     recipe: str | None = None,
     resume: bool,
     ray_workers: Annotated[int, typer.Option(min=0)] = 0,
-    offline: OfflineOption = False,
-    quiet: QuietOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON lines.")] = False,
+    offline: bool = False,
+    quiet: bool = False,
+    as_json: bool = False,
     **given: Any,
 ) -> None:
     """Fine-tune CLIP on a dataset. Under torchrun, uses several processes.
@@ -35,6 +35,7 @@ def train_command(
     Args:
         recipe: a built-in recipe or a TOML file. Default: fast-goal on a GPU, else mini; with
             ``resume``, the run's own settings.
+        as_json: print metrics as JSON lines.
         ray_workers: processes to start with Ray Train; 0: off.
     """
     from glit.recipes.extras import require
@@ -89,7 +90,7 @@ def interpolate_command(
     end: Annotated[str, typer.Argument()],
     output: str,
     alpha: Annotated[float, typer.Option(min=0, max=1)] = 0.5,
-    quiet: QuietOption = False,
+    quiet: bool = False,
 ) -> None:
     """Interpolate the weights between a model and its fine-tuned version (WiSE-FT).
 
