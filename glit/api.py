@@ -954,7 +954,7 @@ def calibrate(
 
     Args:
         dataset: the dataset whose pairs you judged.
-        verdicts: the file of ``glit pairs label``.
+        verdicts: the JSON Lines file of your verdicts; one line per answer.
         recipe: the recipe of the rule. Default: the dataset's own.
         settings: override recipe keys: ``pair.key=value``.
 

@@ -9,7 +9,7 @@ import typer
 
 from glit import api
 from glit.cli.derived import command, command_of
-from glit.cli.options import count, existing, existing_images, name_next, page_of
+from glit.cli.options import existing, existing_images, name_next, page_of
 from glit.errors import UserError
 from glit.executors import ExecutorChoice
 from glit.plain import as_plain
@@ -23,30 +23,6 @@ if TYPE_CHECKING:
     from glit.pipeline.add import Added
 
 
-def _share(given: str | float) -> float:
-    """A share of the command line, ``5%`` or ``0.05``; or the default."""
-    text = str(given)
-    try:
-        number = float(text.removesuffix("%"))
-    except ValueError:
-        raise typer.BadParameter(f"{text}: want a share such as 5% or 0.05") from None
-    return number / 100 if text.endswith("%") else number
-
-
-MaxDropsOption = Annotated[float, typer.Option(parser=_share, metavar="5%|0.05")]
-MaxTokensOption = Annotated[int | None, typer.Option(parser=count, metavar="N|2M")]
-LogOption = Annotated[
-    str | None,
-    typer.Option("--log-json", metavar="FILE", help="Append progress to a file as lines of JSON."),
-]
-MetricsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus; needs the extra."
-    ),
-]
-
-
 @command_of(api.build)
 def build_command(
     *,
@@ -57,10 +33,8 @@ def build_command(
     regions: Annotated[str | None, typer.Option(callback=existing)],
     executor: ExecutorChoice,
     ray_address: str | None,
-    max_drops: MaxDropsOption,
-    max_tokens: MaxTokensOption,
-    log_json: LogOption = None,
-    metrics: MetricsOption = None,
+    log_json: str | None = None,
+    metrics: str | None = None,
     offline: bool = False,
     quiet: bool = False,
     as_json: bool = False,
@@ -82,9 +56,8 @@ def build_command(
         console.print("No GPU with the weights found: using the recipe 'mini', for drawn scenes.")
     how = _at_work(executor, ray_address, console, log_json, metrics, quiet=quiet)
     dataset = api.build(
-        images, folder, recipe=name, captions=captions, regions=regions, max_drops=max_drops,
-        max_tokens=max_tokens, **how, **given,
-    )  # fmt: skip
+        images, folder, recipe=name, captions=captions, regions=regions, **how, **given
+    )
     _report(dataset.manifest, folder, how["progress"], console, as_json=as_json, quiet=quiet)
 
 
@@ -94,10 +67,8 @@ def add_command(
     dataset: str,
     executor: ExecutorChoice,
     ray_address: str | None,
-    max_drops: MaxDropsOption,
-    max_tokens: MaxTokensOption,
-    log_json: LogOption = None,
-    metrics: MetricsOption = None,
+    log_json: str | None = None,
+    metrics: str | None = None,
     quiet: bool = False,
     as_json: bool = False,
     **given: Any,
@@ -119,7 +90,7 @@ def add_command(
             console.print(f"added: {new}", soft_wrap=True)
             _report(added.manifest, folder, how["progress"], console, as_json=False, quiet=quiet)
 
-    api.add(folder, max_drops=max_drops, max_tokens=max_tokens, report=report, **how, **given)
+    api.add(folder, report=report, **how, **given)
 
 
 @command_of(api.retry)
@@ -128,8 +99,8 @@ def retry_command(
     dataset: str,
     executor: ExecutorChoice,
     ray_address: str | None,
-    log_json: LogOption = None,
-    metrics: MetricsOption = None,
+    log_json: str | None = None,
+    metrics: str | None = None,
     quiet: bool = False,
     as_json: bool = False,
     **given: Any,

@@ -14,7 +14,7 @@ import typer
 from typer.models import OptionInfo
 
 from glit import api
-from glit.cli.options import existing_dataset, go_offline
+from glit.cli.options import count, existing_dataset, go_offline, share
 
 Command = TypeVar("Command", bound=Callable[..., None])
 TERMINAL: dict[str, Any] = {
@@ -23,11 +23,19 @@ TERMINAL: dict[str, Any] = {
     "kind": typer.Option("--format"),
     "licence": typer.Option("--license"),
     "limit": typer.Option(min=1),
+    "log_json": typer.Option(metavar="FILE", help="Append progress to a file as lines of JSON."),
+    "max_drops": typer.Option(parser=share, metavar="5%|0.05"),
+    "max_tokens": typer.Option(parser=count, metavar="N|2M"),
+    "metrics": typer.Option(
+        metavar="HOST:PORT", help="Serve metrics for Prometheus; needs the extra."
+    ),
+    "num": typer.Option(min=1),
     "offline": typer.Option(
         callback=go_offline,
         help="Download no model, as with HF_HUB_OFFLINE=1; an error names the command that does.",
     ),
     "output": typer.Option("-o"),
+    "port": typer.Option(min=0, max=65535),
     "quiet": typer.Option("-q", help="Print the result only, no progress."),
     "recipe": typer.Option("-r"),
     "settings": typer.Option("--set"),

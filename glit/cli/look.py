@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from glit.runtime.progress import StageProgress
 
 PORT = 8470
-MapsOption = Annotated[
-    list[str] | None, typer.Option(help="Show where this model finds each sentence; repeatable.")
-]
 
 
 @command
@@ -35,8 +32,8 @@ def view_command(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     where: str = "",
     serve: bool = False,
-    port: Annotated[int, typer.Option(min=0, max=65535)] = PORT,
-    maps: MapsOption = None,
+    port: int = PORT,
+    maps: list[str] | None = None,
     image_root: str = "",
     as_json: bool = False,
     quiet: bool = False,
@@ -58,6 +55,7 @@ def view_command(
         where: show only samples that meet this SQL condition.
         serve: open a local server instead of writing a file.
         port: port for ``serve``.
+        maps: show where this model finds each sentence.
         as_json: of two datasets, print what differs as JSON.
     """
     from glit.dataset.reader import Dataset
@@ -205,7 +203,7 @@ def explain_command(
     dataset: str,
     sample: Annotated[str, typer.Argument()],
     output: str | None = None,
-    maps: MapsOption = None,
+    maps: list[str] | None = None,
     as_json: bool = False,
     image_root: str = "",
     quiet: bool = False,
@@ -215,6 +213,7 @@ def explain_command(
     Args:
         sample: a path, a sample_id, or the beginning of one.
         output: the HTML file to write.
+        maps: show where this model finds each sentence.
     """
     from glit.dataset.reader import Dataset
     from glit.view.explain import as_text, explain, explain_page

@@ -93,6 +93,16 @@ def count(given: str | float) -> int:
         raise typer.BadParameter(f"{text}: want a number such as 250000 or 10M") from None
 
 
+def share(given: str | float) -> float:
+    """A share of the command line, ``5%`` or ``0.05``; or the default."""
+    text = str(given)
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        raise typer.BadParameter(f"{text}: want a share such as 5% or 0.05") from None
+    return number / 100 if text.endswith("%") else number
+
+
 def page_of(folder: str | Path) -> str:
     """The name of a report page for a folder or address: ``runs/a`` has ``runs/a.html``.
 

@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 
 pairs_app = typer.Typer(add_completion=False, no_args_is_help=True)
 
-VerdictsOption = Annotated[
-    Path, typer.Option(help="The JSON Lines file of your verdicts; one line per answer.")
-]
-ByOption = Annotated[str, typer.Option(help="Your name. Default: your login name.")]
-PortOption = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
-
 
 @pairs_app.callback()
 def _pairs() -> None:
@@ -45,13 +39,13 @@ def _pairs() -> None:
 def label_command(
     *,
     dataset: str,
-    verdicts: VerdictsOption,
-    num: Annotated[int, typer.Option(min=1)] = 100,
+    verdicts: Path,
+    num: int = 100,
     seed: Annotated[int, typer.Option(min=0)] = 0,
-    by: ByOption = "",
+    by: str = "",
     settle: Annotated[bool, typer.Option("--settle/--no-settle")] = False,
     judged: Path | None = None,
-    port: PortOption = 0,
+    port: int = 0,
 ) -> None:
     """Show pairs in a browser on this machine and record your verdicts. Ctrl-C ends it.
 
@@ -59,10 +53,13 @@ def label_command(
     judges.
 
     Args:
+        verdicts: the JSON Lines file of your verdicts; one line per answer.
         num: number of pairs, one per image.
         seed: seed for choosing the pairs.
+        by: your name. Default: your login name.
         settle: of an audit, show the items on which people disagree, and settle them.
         judged: of an audit of repairs, the opinions that propose them.
+        port: the port; 0 takes a free one.
     """
     from glit.dataset.reader import Dataset
     from glit.label.audit_server import AuditQuestions
@@ -101,7 +98,7 @@ def _serve(site: Site, port: int, *, what: str, after: str) -> None:
 def calibrate_command(
     *,
     dataset: str,
-    verdicts: VerdictsOption,
+    verdicts: Annotated[Path, typer.Option()],
     output: Annotated[Path, typer.Option("-o")],
     as_json: bool = False,
     **given: Any,
@@ -144,7 +141,7 @@ def judge_command(
     dataset: str,
     judged: Annotated[Path, typer.Option()],
     of: str,
-    num: Annotated[int | None, typer.Option(min=1)],
+    num: int | None,
     quiet: bool = False,
     as_json: bool = False,
     **given: Any,
@@ -176,7 +173,6 @@ def certify_command(
     *,
     dataset: str,
     verdicts: Annotated[list[Path], typer.Option()],
-    num: Annotated[int | None, typer.Option(min=1)],
     seed: Annotated[int | None, typer.Option(min=0)],
     judged: Path | None,
     output: Path | None,
@@ -191,7 +187,7 @@ def certify_command(
     """
     with progress_bar(quiet=quiet or as_json or output is None) as progress:
         found = api.certify(
-            dataset, verdicts, num=num, seed=seed, judged=judged, output=output,
+            dataset, verdicts, seed=seed, judged=judged, output=output,
             progress=progress, **given,
         )  # fmt: skip
     if as_json:
@@ -257,16 +253,18 @@ def correct_command(
     *,
     dataset: str,
     corrections: Path,
-    by: ByOption = "",
+    by: str = "",
     where: str = "",
-    port: PortOption = 0,
+    port: int = 0,
     image_root: str = "",
 ) -> None:
     """Open a page on this machine to correct boxes, sentences and pairs. Ctrl-C ends it.
 
     Args:
         corrections: the JSON Lines file of corrections; one line per step.
+        by: your name. Default: your login name.
         where: show only samples that meet this SQL condition.
+        port: the port; 0 takes a free one.
     """
     from glit.dataset.reader import Dataset
     from glit.label.correct_server import CorrectSite, Samples
