@@ -85,9 +85,10 @@ def build(
         recipe: a built-in recipe's name, a TOML file, or a recipe that ``load_recipe`` loaded with
             its ``overrides``.
         settings: override recipe keys: ``table.key=value``.
-        captions: your own captions: a ``.jsonl``, ``.csv``, ``.parquet`` or COCO ``.json`` file.
-        regions: your own boxes, with their sentences and phrases: a ``.jsonl``, ``.csv``,
-            ``.parquet`` or COCO ``.json`` file.
+        captions: your own captions: a file or address, ``.jsonl``, ``.csv``, ``.parquet`` or COCO's
+            ``.json``.
+        regions: your own boxes, with their sentences and phrases: a file or address, ``.jsonl``,
+            ``.csv``, ``.parquet`` or COCO's ``.json``.
         executor: ``ray``; ``local`` to run everything in this process; or ``auto``: local for few
             images on one machine without a GPU, else ray.
         ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
@@ -331,8 +332,8 @@ def estimate(
         gpus: GPUs of the large build; 0: as many as the small one had.
         cores: CPU cores of the large build; 0: as many as the small one had.
         price: of a GPU hour; without GPUs, of a machine hour.
-        rates: samples per second of a stage by one GPU, core or server, if the small build cannot
-            tell.
+        rates: samples per second of a stage by one GPU, core or server, in place of what was
+            measured.
 
     Raises:
         UserError: the times of the build are not known, or a number or a stage is impossible.
@@ -807,7 +808,7 @@ def apply_corrections(
         corrections: files of ``glit pairs correct``; if several have a sample, the last counts.
         judged: opinions of :func:`judge`, whose repairs are taken. A person's correction of a
             sample goes first.
-        verdicts: the audits that prove these repairs.
+        verdicts: the audit's files, which must prove these repairs.
         matcher: the dataset's matcher, if its name does not find it.
         image_root: the images' folder, if the dataset stores paths only.
         progress: counts the images.
@@ -850,7 +851,7 @@ def references(
         model: also store this model's embedding of each image, so that other pictures of the same
             thing can be found.
         folder: of the annotations' images, where they do not lie where their format has them.
-        split: parts of the annotations, joined by ``+``. Default: test.
+        split: parts of the annotations, joined by ``+``; without it, ``test`` where there are any.
         progress: counts the images.
 
     Raises:
@@ -1008,7 +1009,8 @@ def certify(
         num: the number of verdicts you plan. Default: enough for a chance of 90 %.
         judged: opinions of :func:`judge` on all items; fewer verdicts are then needed. The plan and
             its verdicts want the same file.
-        output: write the certified dataset here. Pairs outside a certified part lose their region.
+        output: write the certified dataset to a folder that does not exist yet. Pairs outside a
+            certified part lose their region.
         progress: counts the images that are written.
 
     Raises:

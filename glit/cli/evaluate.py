@@ -70,16 +70,12 @@ def eval_command(
         hold(context, folder)  # before anything takes long
     console = Console(stderr=as_json, highlight=False)
     with progress_bar(quiet=quiet) as progress:
+        if caption:
+            settings = [*settings, f"evaluate.caption={caption}"]
         results = api.evaluate(
-            task,
-            [model, *(compare or [])],
-            dataset,
-            settings=[*settings, *([f"evaluate.caption={caption}"] if caption else [])],
-            kind=kind,
-            neighbours=_NEIGHBOURS if folder is not None else 0,
-            progress=progress,
-            **given,
-        )
+            task, [model, *(compare or [])], dataset, settings=settings, kind=kind,
+            neighbours=_NEIGHBOURS if folder is not None else 0, progress=progress, **given,
+        )  # fmt: skip
     if as_json:
         print(json.dumps([result.as_dict() for result in results]))
     else:
