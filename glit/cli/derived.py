@@ -45,15 +45,16 @@ _OBJECTS = {"progress", "report"}
 """Parameters that take objects of Python; commands fill them in."""
 _COMMANDS = {"evaluate": "eval", "judge": "pairs judge"}
 """Commands that have another name than their function."""
+_SHARED = {"dataset", "image_root", "settings"}
+"""Parameters that mean the same in commands without a function."""
 _TYPES = {"Literal": Literal, "PathLike": str, "Sequence": list}
 """Types of options, by their names in signatures."""
 
 
 def command(function: Command) -> Command:
     """Give a command its own parameters as options; see :func:`command_of`."""
-    texts = argument_texts(api.open_dataset)
-    texts["settings"] = argument_texts(api.build)["settings"]
-    return _with_options(function, {}, texts)
+    texts = argument_texts(api.build) | argument_texts(api.open_dataset)
+    return _with_options(function, {}, {name: texts[name] for name in _SHARED & texts.keys()})
 
 
 def command_of(
