@@ -67,6 +67,7 @@ def build(
     captions: PathLike | None = None,
     regions: PathLike | None = None,
     executor: ExecutorChoice = "auto",
+    ray_address: str | None = None,
     limit: int | None = None,
     max_drops: float = 1.0,
     max_hours: float = math.inf,
@@ -74,33 +75,32 @@ def build(
     replace: bool = False,
     locked: bool = False,
     quiet: bool = False,
-    ray_address: str | None = None,
     progress: StageProgress | None = None,
 ) -> Dataset:
     """Build a dataset from images. Call it again to resume.
 
     Args:
-        images: a folder, a glob, a list file, a tar, a Parquet file, or an address.
+        images: a folder, glob, list file, tar, Parquet file or address.
         output: the dataset's folder or address.
-        recipe: a built-in recipe's name, a TOML file, or a recipe.
-        settings: ``table.key=value``, changes to a named recipe; for a loaded recipe, use
-            ``load_recipe(..., overrides=...)``.
-        captions: your captions, a file or address: ``.jsonl``, ``.csv`` or ``.parquet`` by path,
-            or COCO's ``.json``.
-        regions: your boxes, with their sentences and phrases where you have them:
-            ``.jsonl``, ``.csv`` or ``.parquet`` by path, or COCO's ``.json``.
-        executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for few
+        recipe: a built-in recipe's name, a TOML file, or a recipe that ``load_recipe`` loaded with
+            its ``overrides``.
+        settings: override recipe keys: ``table.key=value``.
+        captions: your own captions: a file or address, ``.jsonl``, ``.csv``, ``.parquet`` or COCO's
+            ``.json``.
+        regions: your own boxes, with their sentences and phrases: a file or address, ``.jsonl``,
+            ``.csv``, ``.parquet`` or COCO's ``.json``.
+        executor: ``ray``; ``local`` to run everything in this process; or ``auto``: local for few
             images on one machine without a GPU, else ray.
-        limit: only the first images.
-        max_drops: the largest share of samples that a step may drop, 0 to 1; filters do not count.
-            If more are dropped, the build stops: once 100 are done, or at the step's end.
-        max_hours: stop after so many hours, when the next chunk is done.
-        max_tokens: stop when prompts and answers of all runs of this build have so many tokens, as
-            captioner and language model count them, and a chunk is done; None never stops.
-        replace: rebuild a finished dataset of another recipe or other images.
-        locked: use exactly the models recorded by ``glit lock``.
-        quiet: no progress on standard error.
         ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
+        limit: use only the first N images, by path.
+        max_drops: stop if a step drops a larger share of its samples: once 100 are done, or at its
+            end. Filters do not count.
+        max_hours: stop after so many hours, when a chunk is done. Default: never.
+        max_tokens: stop when prompts and answers of all runs have so many tokens, as the models
+            count them, and a chunk is done. Default: never.
+        replace: rebuild a finished dataset if the recipe or images differ.
+        locked: use exactly the models recorded by :func:`lock`.
+        quiet: no progress on standard error.
         progress: used instead of glit's own progress bar.
 
     Raises:
@@ -166,27 +166,26 @@ def add(
     dataset: PathLike,
     *,
     executor: ExecutorChoice = "auto",
+    ray_address: str | None = None,
     limit: int | None = None,
     max_drops: float = 1.0,
     max_hours: float = math.inf,
     max_tokens: int | None = None,
     quiet: bool = False,
-    ray_address: str | None = None,
     progress: StageProgress | None = None,
     report: Callable[[Added], None] | None = None,
 ) -> Dataset:
     """Add the images that are new in the folder since the build; existing files do not change.
 
     Args:
-        dataset: folder or address of a dataset whose work folder is still there.
-        executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for few
-            images on one machine without a GPU, else ray.
-        limit: add only this many new images, first by path.
+        dataset: the dataset's folder or address, with its work folder.
+        executor: as in :func:`build`.
+        ray_address: as in :func:`build`.
+        limit: add only the first N new images, by path.
         max_drops: as in :func:`build`.
         max_hours: as in :func:`build`.
         max_tokens: as in :func:`build`.
         quiet: no progress on standard error.
-        ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
         progress: used instead of glit's own progress bar.
         report: called with what was added.
 
@@ -213,21 +212,20 @@ def retry(
     reason: str | None = None,
     settings: Sequence[str] = (),
     executor: ExecutorChoice = "auto",
-    quiet: bool = False,
     ray_address: str | None = None,
+    quiet: bool = False,
     progress: StageProgress | None = None,
 ) -> Dataset:
     """Process the dropped samples again and merge the ones that succeed.
 
     Args:
-        dataset: folder or address of a dataset whose work folder is still there.
-        stage: only drops of this stage.
-        reason: only drops for this reason.
-        settings: ``table.key=value``, for these samples only.
-        executor: ``ray``; ``local`` for everything in this process; or ``auto``: local for few
-            images on one machine without a GPU, else ray.
+        dataset: the dataset's folder or address, with its work folder.
+        stage: retry only drops of this stage.
+        reason: retry only drops with this reason.
+        settings: override recipe keys for these samples: ``table.key=value``.
+        executor: as in :func:`build`.
+        ray_address: as in :func:`build`.
         quiet: no progress on standard error.
-        ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
         progress: used instead of glit's own progress bar.
 
     Raises:
@@ -329,12 +327,12 @@ def estimate(
     """Estimate a large build from a small one: hours, money, bytes, files and tokens.
 
     Args:
-        dataset: the small build, a finished dataset with its work folder.
-        images: of the large build.
-        gpus: of the large build; 0 for as many as the small one had.
-        cores: the same.
-        price: of a GPU hour; without GPUs, of an hour of the machine.
-        rates: samples a second of a stage, by one GPU, core or server, in place of what was
+        dataset: the small build: a finished dataset with its work folder.
+        images: images of the large build.
+        gpus: GPUs of the large build; 0: as many as the small one had.
+        cores: CPU cores of the large build; 0: as many as the small one had.
+        price: of a GPU hour; without GPUs, of a machine hour.
+        rates: samples per second of a stage by one GPU, core or server, in place of what was
             measured.
 
     Raises:
@@ -362,6 +360,10 @@ def clean(dataset: PathLike) -> int:
 @_with_plugins
 def lock(recipe: str, *, settings: Sequence[str] = ()) -> tuple[Path, Mapping[str, Resolved]]:
     """Record the models of a recipe on this machine, for ``build(..., locked=True)``.
+
+    Args:
+        recipe: a built-in recipe's name or a TOML file.
+        settings: as in :func:`build`.
 
     Returns:
         The file that was written, and the models by their roles.
@@ -391,8 +393,8 @@ def open_dataset(dataset: PathLike, *, image_root: PathLike = "") -> Dataset:
     """Open a finished dataset: ``len``, rows by number, iteration, Arrow tables.
 
     Args:
-        dataset: folder or address.
-        image_root: the ingested folder, for a dataset that stores images by path.
+        dataset: the dataset's folder or address.
+        image_root: the images' folder, if the dataset stores paths only.
 
     Raises:
         UserError: there is no dataset, it is not finished, or it has no samples.
@@ -420,16 +422,16 @@ def export(
     """Write a dataset in another format.
 
     Args:
-        dataset: folder or address of a finished dataset.
+        dataset: the dataset's folder or address.
         to: a key of ``glit.exporters.EXPORTERS``: ``coco``.
-        output: a folder that does not exist yet.
-        embeddings: for ``lance``: the CLIP whose image embeddings are added.
-        where: write only samples that meet this condition in SQL, as ``glit export --where``.
+        output: the folder to write, which must not exist yet.
+        embeddings: for ``lance``: also write image vectors of this CLIP.
+        where: write only samples that meet this SQL condition.
         grid: False leaves out the regions of the grid, and the pairs that have one.
         reencode: write pictures that are not JPEG, PNG or WebP as PNG.
         images: False leaves out the pictures, for ``hf``; ``annotations`` never holds them.
         thumbnails: of pictures that are left out; False keeps only hashes of them.
-        image_root: the ingested folder, for a dataset that stores images by path.
+        image_root: the images' folder, if the dataset stores paths only.
 
     Raises:
         GlitError: no such format, the output exists or is no local folder, no sample meets the
@@ -462,9 +464,9 @@ def attach(
     Call it again to resume.
 
     Args:
-        dataset: folder or address of the dataset, which :func:`export` wrote as ``annotations``.
-        images: folders, globs, lists, tars or tables of pictures.
-        output: a folder that does not exist yet.
+        dataset: the dataset's folder or address, as :func:`export` wrote ``annotations``.
+        images: your pictures: folders, globs, lists, tars or tables.
+        output: the folder to write, which must not exist yet.
         progress: counts files and rows.
 
     Raises:
@@ -497,9 +499,9 @@ def push(
 
     Args:
         dataset: the folder of a finished dataset.
-        repository: ``OWNER/NAME``; made if it does not exist.
-        private: make a private repository; one that exists must be private.
-        licence: for the card that is uploaded, as ``cc-by-4.0``; the folder keeps its own.
+        repository: the repository on the Hub, ``OWNER/NAME``; made if it does not exist.
+        private: make a private repository; one that exists must be private. Default: public.
+        licence: licence for the uploaded card, as ``cc-by-4.0``; the folder keeps its own.
         images: False uploads it without its pictures, as :func:`export` writes ``annotations``.
         progress: counts the files.
 
@@ -557,16 +559,17 @@ def audit(
     """Look for faults in a dataset or in a published file of captions or boxes.
 
     Args:
-        what: a finished dataset, or a file or folder of a format that ``glit import`` reads, of
-            captions, of regions, or of images.
-        format: its format; None finds it out from the content.
-        images: the folder of the pictures; without it, where the format has them.
-        split: parts of the annotations, several joined by ``+``; None for all.
+        what: a dataset (folder or address), or a file or folder of published captions or boxes,
+            captions, regions or images.
+        format: a format of ``glit import``, or captions, regions or images. Default: what the
+            content tells.
+        images: the folder of the pictures. Default: where the format has them.
+        split: parts, joined by ``+``. Default: all.
         against: a test set that no image may be in, as :func:`overlap` takes it.
-        model: a CLIP that looks for captions of another picture, and tells how many phrases fit
-            their box badly: a name, a folder, a run or a hub id; empty for none.
+        model: also look for captions of another picture, and for phrases that fit their box badly,
+            with this CLIP: a name, a folder, a run or a hub id.
         network: ask up to 200 of the stated addresses of pictures whether they answer.
-        page: an HTML file to write.
+        page: the HTML page to write.
         progress: counts the images.
 
     Raises:
@@ -601,11 +604,12 @@ def statistics(
     """Count words, sentences and tokens of captions.
 
     Args:
-        captions: a finished dataset; with ``kind``, published annotations or a file of captions.
-        kind: ``glit``, a format of ``glit eval``, or ``captions``.
-        split: of annotations, the parts.
-        tokenizer: the model whose tokenizer counts tokens. Empty takes the token spans of the
-            dataset, and counts no tokens of anything else.
+        captions: a dataset; with ``kind``, published annotations or a caption file.
+        kind: ``glit``; captions: JSON lines, CSV or Parquet; docci, dci, dci-full, urban1k, coco,
+            flickr30k, sharegpt4v, iiw, goal, goal-joint or himo-docci.
+        split: parts of the annotations. Default: test.
+        tokenizer: count tokens as this model does. Default: the dataset's; of anything else, none
+            are counted.
 
     Raises:
         GlitError: no such dataset, format or model, no caption in it, or parts of what has none.
@@ -640,10 +644,10 @@ def pair(
     """Write a finished dataset with the pairs of another rule, without models or pixels.
 
     Args:
-        dataset: the finished dataset.
-        output: a folder that does not exist yet.
-        recipe: whose ``[pair]`` table is taken; without it, the dataset's own.
-        settings: ``pair.key=value``.
+        dataset: the dataset's folder or address.
+        output: the folder to write, which must not exist yet.
+        recipe: the recipe whose ``[pair]`` table is used. Default: the dataset's own.
+        settings: override recipe keys: ``pair.key=value``.
         processes: number that write files; more than one needs an importable main module.
         progress: counts the images.
 
@@ -679,15 +683,15 @@ def select(
     """Write some rows of a finished dataset as a new one.
 
     Args:
-        dataset: the finished dataset.
-        output: a folder that does not exist yet.
-        where: take only samples that meet this condition in SQL, as ``glit export --where``.
-        sample: of these at most so many, chosen by a hash of the seed and the ``sample_id``.
-        by: a column or an expression in SQL; take equally many samples of each value.
-        distinct: of images whose embeddings have this cosine or more, keep one: the sharpest where
+        dataset: the dataset's folder or address.
+        output: the folder to write, which must not exist yet.
+        where: take only samples that meet this SQL condition.
+        sample: take at most N samples, chosen by a hash of ``seed`` and the ``sample_id``.
+        by: with ``sample``: as many of each value of this column or SQL.
+        distinct: of images whose embeddings have this cosine or more, keep one: the sharpest if
             that was measured, else the largest.
-        model: whose embeddings: a name, a folder, a run of ``glit train``, or a hub id.
-        seed: of the hash that chooses the samples; the same seed takes the same samples.
+        model: the model for ``distinct``: a name, a folder, a run or a hub id.
+        seed: seed of ``sample``.
         progress: counts the images.
 
     Raises:
@@ -720,18 +724,18 @@ def split(
     """Write the rows of a finished dataset as several, in folders of ``output``.
 
     Args:
-        dataset: the finished dataset.
-        output: a folder that does not exist yet.
+        dataset: the dataset's folder or address.
+        output: the folder to write, which must not exist yet.
         shares: of every part by its name: ``{"train": 0.98, "val": 0.02}``.
         where: as for :func:`select`.
         sample: as for :func:`select`.
         by: as for :func:`select`.
-        together: a column or an expression in SQL; samples with the same value go to the same part.
-        near: images whose perceptual hashes differ in at most so many of 64 bits go to the same
-            part, 0 to 7; all images are decoded. None compares none.
+        together: keep samples with the same value of this column or SQL in one part.
+        near: keep look-alike images in one part: their perceptual hashes differ in at most N of 64
+            bits, 0 to 7. Decodes all images.
         distinct: as for :func:`select`.
         model: as for :func:`select`.
-        seed: of the hash that divides the samples; the same seed gives the same parts.
+        seed: seed of ``sample`` and of the parts.
         progress: counts the images.
 
     Raises:
@@ -768,8 +772,8 @@ def merge(
     """Write the rows of several finished datasets as one; of a repeated image the first.
 
     Args:
-        datasets: finished ones with the same columns and tokenizer.
-        output: a folder that does not exist yet.
+        datasets: folders or addresses of datasets with the same columns and tokenizer.
+        output: the folder to write, which must not exist yet.
         progress: counts the images.
 
     Raises:
@@ -800,13 +804,13 @@ def apply_corrections(
 
     Args:
         dataset: the dataset that was corrected.
-        output: a folder that does not exist yet.
-        corrections: files of ``glit pairs correct``; of a sample in several the last file's count.
-        judged: the file of :func:`judge`: the pairs that the model names in place of those it calls
-            wrong are taken. A person's correction of a sample goes first.
-        verdicts: of people on these repairs; they must prove a claim on ``repairs``.
-        matcher: name or folder of the dataset's matcher, if its recipe's name does not find it.
-        image_root: the ingested folder, for a dataset that stores images by path.
+        output: the folder to write, which must not exist yet.
+        corrections: files of ``glit pairs correct``; if several have a sample, the last counts.
+        judged: opinions of :func:`judge`, whose repairs are taken. A person's correction of a
+            sample goes first.
+        verdicts: the audit's files, which must prove these repairs.
+        matcher: the dataset's matcher, if its name does not find it.
+        image_root: the images' folder, if the dataset stores paths only.
         progress: counts the images.
 
     Raises:
@@ -880,16 +884,15 @@ def overlap(
     resemble one of its images.
 
     Args:
-        dataset: the finished dataset.
+        dataset: the dataset's folder or address.
         references: the file, ``.parquet``; or what :func:`references` takes, of which the list is
             made first.
-        model: the one whose embeddings the file holds; images that resemble one of its images by
-            them are found too.
-        cosine: smallest cosine of two embeddings that counts as a match; None is 0.95.
-        page: an HTML file to write, with both images of every pair side by side.
-        images: the folder or address of the list's images, for the page, and of the annotations'
-            images; without it, the page shows the list's own small grey pictures.
-        split: parts of the annotations, as in :func:`references`.
+        model: also compare embeddings of this model, the list's.
+        cosine: smallest cosine of embeddings that counts. Default: 0.95.
+        page: the HTML file to write, both images side by side.
+        images: the folder or address of the list's images, for ``page`` or annotations. Without it,
+            a page shows the list's small grey pictures.
+        split: parts of the annotations, joined by ``+``. Default: test.
         progress: counts the images.
 
     Raises:
@@ -951,10 +954,10 @@ def calibrate(
     """Fit pair probabilities to verdicts on a dataset's pairs.
 
     Args:
-        dataset: whose pairs were judged.
-        verdicts: the file of ``glit pairs label``.
-        recipe: whose rule is calibrated; without it, the dataset's own.
-        settings: ``pair.key=value``.
+        dataset: the dataset whose pairs you judged.
+        verdicts: the JSON Lines file of your verdicts; one line per answer.
+        recipe: the recipe of the rule. Default: the dataset's own.
+        settings: override recipe keys: ``pair.key=value``.
 
     Raises:
         GlitError: there are no verdicts, or too few of a kind.
@@ -992,23 +995,22 @@ def certify(
     """Plan an audit of a dataset, or tell what its verdicts prove; see docs/certify.md.
 
     Args:
-        dataset: a finished one.
-        verdicts: the file of verdicts, or those of several people. One that does not exist is
-            written with the plan of the audit alone; ``glit pairs label`` then asks.
+        dataset: the dataset's folder or address.
+        verdicts: the audit's file, or the files of several people. One that does not exist is
+            written with the plan; ``glit pairs label`` then asks.
         of: ``pairs``, ``sentences``, ``phrases``, ``boxes``, or ``repairs``: the pairs that a model
             names in place of those it calls wrong. Default: pairs.
-        where: a condition in SQL for the samples. Default: all.
-        error: the greatest share of wrong items that is claimed. Default: 0.05.
-        confidence: of the claim. Default: 0.95.
-        part: ``all`` items, or the ``largest`` part by probability for which the claim is proved.
-            Default: all.
-        unsure: whether 'cannot tell' counts as ``wrong`` or ``right``. Default: wrong.
-        seed: of the draw. Default: 0.
-        num: the planned number of verdicts. Default: enough for a chance of 90 %.
-        judged: the file of :func:`judge`: a model's opinions on all items, which narrow the bounds
-            and never replace a verdict. The plan and its verdicts want the same file.
-        output: also write the dataset with its certificate, to a folder that does not exist yet. Of
-            the largest part of the pairs, all others lose their region.
+        where: judge only samples that meet this SQL condition.
+        error: largest share of wrong ones to claim. Default: 0.05.
+        confidence: confidence of the claim. Default: 0.95.
+        part: claim it of ``all``, or of the ``largest`` part by probability. Default: all.
+        unsure: count 'cannot tell' as ``wrong`` or ``right``. Default: wrong.
+        seed: seed of the draw. Default: 0.
+        num: the number of verdicts you plan. Default: enough for a chance of 90 %.
+        judged: opinions of :func:`judge` on all items; fewer verdicts are then needed. The plan and
+            its verdicts want the same file.
+        output: write the certified dataset to a folder that does not exist yet. Pairs outside a
+            certified part lose their region.
         progress: counts the images that are written.
 
     Raises:
@@ -1050,13 +1052,14 @@ def judge(
     """Ask a vision-language model whether pairs are right. Call it again to go on.
 
     Args:
-        dataset: a finished one.
-        judged: the file of the model's opinions, which is appended to.
-        recipe: whose ``[caption]`` table names the model; without it, glit's defaults.
-        settings: ``caption.key=value``. ``caption.backend`` is ``endpoint`` or ``vllm``.
+        dataset: the dataset's folder or address.
+        judged: the JSON Lines file of the model's opinions, which is appended to.
+        recipe: the recipe whose ``[caption]`` table names the model. Default: glit's defaults.
+        settings: override recipe keys: ``caption.key=value``; ``caption.backend`` is
+            ``endpoint`` or ``vllm``.
         of: ``pairs``, ``sentences``, ``phrases`` or ``boxes``.
-        where: a condition in SQL for the samples; empty takes all.
-        num: ask only about the first ones of a draw; for all, None.
+        where: judge only samples that meet this SQL condition.
+        num: ask about a random draw of so many. Default: all.
         report: called with 1 for every answer.
 
     Raises:
@@ -1085,12 +1088,12 @@ def train(
     """Fine-tune CLIP on a dataset. ``RUN/last`` and ``RUN/best`` are CLIPModel folders.
 
     Args:
-        dataset: a finished dataset.
+        dataset: the dataset's folder or address.
         run: the run's folder.
-        recipe: whose ``[train]`` table is taken; a new run wants one.
-        objective: replaces the recipe's.
-        settings: ``train.key=value``.
-        resume: go on with the run, under its own settings.
+        recipe: the recipe whose ``[train]`` table is used; a new run wants one.
+        objective: replace the recipe's objective: ``clip``, ``fast-goal``, ...
+        settings: override recipe keys: ``train.key=value``.
+        resume: continue from the run's last checkpoint with its settings.
         report: called with every line of metrics.
 
     Raises:
@@ -1139,14 +1142,14 @@ def evaluate(
         task: a command of ``glit eval``, as ``retrieval``; all are in
             ``glit.evaluation.tasks.TASKS``.
         models: built-in names, folders, runs of ``glit train``, hub ids.
-        dataset: a glit dataset; with ``kind``, annotations as published; for ``classify`` a folder
-            of classes.
-        recipe: whose ``[evaluate]`` table is taken.
-        settings: ``evaluate.key=value``.
+        dataset: a glit dataset; with ``kind``, published annotations; for ``classify``, a folder
+            with one folder per class.
+        recipe: the recipe whose ``[evaluate]`` table is used.
+        settings: override recipe keys: ``evaluate.key=value``.
         kind: ``glit``, or the format of the annotations.
         images: the image folder of the annotations.
-        split: part of the annotations, or several: ``test+qual_test``.
-        checkpoint: which one of a run.
+        split: parts of the annotations, joined by ``+``: ``test+qual_test``. Default: test.
+        checkpoint: which checkpoint of a run.
         false_sentences: for ``robustness``, instead of drawn sentences: JSON lines, the ground
             truth of scenes, or a dataset with the column ``negatives``.
         neighbours: for ``retrieval``: number of right and of wrong queries to keep.

@@ -123,9 +123,9 @@ def _companions(words: list[str], value: str) -> list[str]:
 
 
 _OF_COMMAND: dict[tuple[str, str], list[str]] = {
-    ("audit", "form"): ["images"],
+    ("audit", "format"): ["images"],
     ("audit", "model"): ["mini-matcher"],
-    ("audit", "output"): [f"{NEW}.html"],
+    ("audit", "page"): [f"{NEW}.html"],
     ("audit", "split"): [],
     ("audit", "what"): [SCENES],
     ("bench objectives", "settings"): ["train.epochs=1"],
@@ -164,12 +164,13 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("select", "distinct"): ["0.95"],
     ("select", "near"): ["6"],
     ("select", "sample"): ["5"],
-    ("select", "split"): ["train=0.5,val=0.5"],
+    ("select", "shares"): ["train=0.5,val=0.5"],
     ("select", "together"): ["sample_id"],
     ("stats", "captions"): [CAPTIONS],
     ("stats", "kind"): ["captions"],
     ("stats", "split"): ["all"],
     ("stats", "summary"): [],
+    ("train", "run"): [NEW],
     ("train", "settings"): ["train.epochs=1"],
     ("view", "as_json"): [],
 }
@@ -225,7 +226,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "price": ["2.5"],
         "gpus": ["8"],
         "cores": ["64"],
-        "rate": ["score=12"],
+        "rates": ["score=12"],
         "recipe": list(builtin_recipes()),
         "repeats": ["1"],
         "sample": ["000000.png"],

@@ -145,6 +145,7 @@ def _option(option: Any) -> str:
     names = ", ".join(option.opts)
     if option.secondary_opts:
         names += " / " + ", ".join(option.secondary_opts)
+    names += f" {option.metavar}" if option.metavar else ""
     return f"- `{names}`{_default(option)}: {_plain(option.help or '')}"
 
 

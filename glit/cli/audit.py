@@ -11,7 +11,8 @@ import typer
 from rich.table import Table
 
 from glit import api
-from glit.cli.options import JsonOption, QuietOption, existing, progress_bar
+from glit.cli.derived import command_of
+from glit.cli.options import existing, progress_bar
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file
 
@@ -21,64 +22,25 @@ if TYPE_CHECKING:
 _MOST_LICENCES = 8
 
 
+@command_of(api.audit)
 def audit_command(
-    what: Annotated[
-        str,
-        typer.Argument(
-            help="A dataset (folder or address), or a file or folder of published captions or "
-            "boxes, captions, regions or images.",
-            callback=existing,
-        ),
-    ],
-    images: Annotated[
-        str, typer.Option("--images", help="The folder of the pictures.", callback=existing)
-    ] = "",
-    against: Annotated[
-        str,
-        typer.Option(
-            "--against", help="A test set that no image may be in, as glit overlap takes it."
-        ),
-    ] = "",
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            help="Also look for captions of another picture, with this model: a name, a folder or "
-            "a run.",
-        ),
-    ] = "",
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", help="The HTML page to write.")
-    ] = None,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="A format of glit import, or captions, regions or images. Default: what the "
-            "content tells.",
-        ),
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option("--split", help="Parts, joined by +. Default: all.")
-    ] = None,
-    network: Annotated[
-        bool, typer.Option("--network", help="Ask up to 200 of the stated addresses.")
-    ] = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    *,
+    what: Annotated[str, typer.Argument(callback=existing)],
+    images: Annotated[str, typer.Option(callback=existing)],
+    page: Annotated[str | None, typer.Option("-o", "--output")],
+    quiet: bool = False,
+    as_json: bool = False,
+    **given: Any,
 ) -> None:
     """Look for faults in a dataset or a published file; exit code 1 if one is an error."""
     with progress_bar(quiet=quiet or as_json) as progress:
-        found = api.audit(
-            what, format=form, images=images, split=split, against=against, model=model,
-            network=network, page=output, progress=progress,
-        )  # fmt: skip
+        found = api.audit(what, images=images, page=page, progress=progress, **given)
     if as_json:
         print(json.dumps(_plain(found)))
     else:
         _print(found, Console(highlight=False))
-        if output is not None:
-            print(local_file(output).resolve().as_uri())
+        if page is not None:
+            print(local_file(page).resolve().as_uri())
     if found.has_errors:
         raise typer.Exit(1)
 

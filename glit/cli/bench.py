@@ -8,17 +8,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from glit.cli.options import QuietOption, SetOption, hold
+from glit.cli.derived import command
+from glit.cli.options import hold
 from glit.errors import UserError
 from glit.runtime.progress import status_reporter
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
-bench_app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Measure speed and compare objectives, in ratios on one machine.",
-)
+bench_app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 DeviceName = Literal["auto", "cpu", "cuda"]
 DeviceOption = Annotated[
@@ -33,34 +30,29 @@ def _bench() -> None:
 
 
 @bench_app.command("lism-flism")
+@command
 def lism_flism_command(
+    *,
     context: typer.Context,
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder for the results.")],
-    images: Annotated[
-        str | None, typer.Argument(help="A folder of photographs. Default: drawn scenes.")
-    ] = None,
+    output: str,
+    images: Annotated[str | None, typer.Argument()] = None,
     device: DeviceOption = "auto",
-    weights: Annotated[
-        WeightsName | None,
-        typer.Option(
-            "--weights",
-            help="mini: embedded models; random: full size, speed only; manifest: the recipes' own."
-            " Default: manifest if there are a GPU and the weights, else mini.",
-        ),
-    ] = None,
-    num_images: Annotated[
-        int | None,
-        typer.Option(
-            "--num", min=1, help="Number of images. Default: 8 with mini, else 2; 64 on a GPU."
-        ),
-    ] = None,
-    repeats: Annotated[
-        int, typer.Option("--repeats", min=1, help="Measured rounds, after a first one.")
-    ] = 3,
-    quiet: QuietOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    weights: WeightsName | None = None,
+    num_images: Annotated[int | None, typer.Option("--num", min=1)] = None,
+    repeats: Annotated[int, typer.Option(min=1)] = 3,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """Compare GOAL's and FAST-GOAL's matching (LISM, FLISM), as published and in glit."""
+    """Compare GOAL's and FAST-GOAL's matching (LISM, FLISM), as published and in glit.
+
+    Args:
+        output: the folder for the results.
+        images: a folder of photographs. Default: drawn scenes.
+        weights: ``mini``: embedded models; random: full size, speed only; manifest: the recipes'
+            own. Default: manifest if there are a GPU and the weights, else mini.
+        num_images: number of images. Default: 8 with mini, else 2; 64 on a GPU.
+        repeats: measured rounds, after a first one.
+    """
     from glit.bench.lism_flism.report import page
     from glit.bench.lism_flism.run import Request, run, write
     from glit.runtime.tables import show
@@ -84,57 +76,40 @@ def lism_flism_command(
 
 
 @bench_app.command("objectives")
+@command
 def objectives_command(
+    *,
     context: typer.Context,
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder for runs and tables.")],
-    objectives: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--objective",
-            help="An objective, with settings of its own: 'long-clip lambda_short=0'; repeatable. "
-            "The others are compared with the first. Default: all.",
-        ),
-    ] = None,
-    lrs: Annotated[
-        list[float] | None,
-        typer.Option(
-            "--lr",
-            help="A learning rate of the grid; repeatable. Default: with --validation, 0.03 to 10 "
-            "times the recipe's, else the recipe's.",
-        ),
-    ] = None,
-    num_seeds: Annotated[
-        int, typer.Option("--seeds", min=1, help="Runs at the best learning rate.")
-    ] = 3,
-    epochs: Annotated[
-        int | None,
-        typer.Option(
-            "--epochs", min=1, help="Passes over the training set. Default: the recipe's."
-        ),
-    ] = None,
-    together: Annotated[
-        int,
-        typer.Option("--neighbours", min=1, help="Put N neighbouring samples into one batch."),
-    ] = 1,
-    train: Annotated[
-        str | None, typer.Option("--train", help="The dataset to train on; required.")
-    ] = None,
-    test: Annotated[str | None, typer.Option("--test", help="The test dataset; required.")] = None,
-    validation: Annotated[
-        str | None,
-        typer.Option(
-            "--validation", help="Choose learning rates on this dataset; needed for several --lr."
-        ),
-    ] = None,
-    recipe: Annotated[
-        str, typer.Option("-r", "--recipe", help="The recipe that gives model and settings.")
-    ] = "mini",
-    settings: SetOption = None,
-    quiet: QuietOption = False,
+    output: str,
+    objectives: Annotated[list[str] | None, typer.Option("--objective")] = None,
+    lrs: Annotated[list[float] | None, typer.Option("--lr")] = None,
+    num_seeds: Annotated[int, typer.Option("--seeds", min=1)] = 3,
+    epochs: Annotated[int | None, typer.Option(min=1)] = None,
+    together: Annotated[int, typer.Option("--neighbours", min=1)] = 1,
+    train: str | None = None,
+    test: str | None = None,
+    validation: str | None = None,
+    recipe: str = "mini",
+    settings: list[str] | None = None,
+    quiet: bool = False,
 ) -> None:
     """Compare objectives on your datasets, each at its best learning rate.
 
     Takes hours; resumable.
+
+    Args:
+        output: the folder for runs and tables.
+        objectives: an objective, with settings of its own: 'long-clip lambda_short=0'. The others
+            are compared with the first. Default: all.
+        lrs: a learning rate of the grid. Default: with ``validation``, 0.03 to 10 times the
+            recipe's, else the recipe's.
+        num_seeds: runs at the best learning rate.
+        epochs: passes over the training set. Default: the recipe's.
+        together: put N neighbouring samples into one batch.
+        train: the dataset to train on; required.
+        test: the test dataset; required.
+        validation: choose learning rates on this dataset; needed for several ``lrs``.
+        recipe: the recipe that gives model and settings.
     """
     from glit.recipes.extras import require
 
@@ -176,18 +151,22 @@ def objectives_command(
 
 
 @bench_app.command("gpu")
+@command
 def gpu_command(
+    *,
     context: typer.Context,
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder for the results.")],
+    output: str,
     device: DeviceOption = "auto",
-    tiny: Annotated[
-        bool,
-        typer.Option("--tiny", help="Use tiny shapes, to check on any machine that all parts run."),
-    ] = False,
-    quiet: QuietOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    tiny: bool = False,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """Measure how close glit comes to a GPU's limits, in at most nine minutes."""
+    """Measure how close glit comes to a GPU's limits, in at most nine minutes.
+
+    Args:
+        output: the folder for the results.
+        tiny: use tiny shapes, to check on any machine that all parts run.
+    """
     from glit.recipes.extras import require
 
     for extra in ("models", "sam", "train"):

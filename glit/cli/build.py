@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from glit import api
-from glit.cli.options import (
-    DatasetArgument,
-    JsonOption,
-    OfflineOption,
-    QuietOption,
-    SetOption,
-    count,
-    existing,
-    existing_images,
-    name_next,
-    page_of,
-)
+from glit.cli.derived import command, command_of
+from glit.cli.options import existing, existing_images, name_next, page_of
 from glit.errors import UserError
 from glit.executors import ExecutorChoice
 from glit.plain import as_plain
@@ -33,128 +22,31 @@ if TYPE_CHECKING:
     from glit.dataset.manifest import Manifest
     from glit.pipeline.add import Added
 
-ExecutorOption = Annotated[
-    ExecutorChoice,
-    typer.Option(
-        "--executor",
-        help="ray; local to run everything in this process; or auto: local for few images "
-        "on one machine without a GPU, else ray.",
-    ),
-]
 
-RayAddressOption = Annotated[
-    str | None,
-    typer.Option("--ray-address", help="HOST:PORT of a Ray cluster; default: RAY_ADDRESS."),
-]
-
-
-def _share(given: str | float) -> float:
-    """A share of the command line, ``5%`` or ``0.05``; or the default."""
-    text = str(given)
-    try:
-        number = float(text.removesuffix("%"))
-    except ValueError:
-        raise typer.BadParameter(f"{text}: want a share such as 5% or 0.05") from None
-    return number / 100 if text.endswith("%") else number
-
-
-MaxDropsOption = Annotated[
-    float,
-    typer.Option(
-        "--max-drops", parser=_share, metavar="SHARE", show_default=False,
-        help="Stop if a step drops more of its samples, such as 5%; filters do not count. "
-        "Default: 100%.",
-    ),
-]  # fmt: skip
-
-MaxHoursOption = Annotated[
-    float,
-    typer.Option(
-        "--max-hours", show_default=False,
-        help="Stop after so many hours, when a chunk is done. Default: never.",
-    ),
-]  # fmt: skip
-MaxTokensOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-tokens", parser=count, metavar="N",
-        help="Stop when prompts and answers of all runs have so many tokens, such as 2M, and a "
-        "chunk is done. Default: never.",
-    ),
-]  # fmt: skip
-LogOption = Annotated[
-    str | None,
-    typer.Option("--log-json", metavar="FILE", help="Append progress to a file as lines of JSON."),
-]
-MetricsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus; needs the extra."
-    ),
-]
-
-
+@command_of(api.build)
 def build_command(
-    images: Annotated[
-        str,
-        typer.Argument(
-            help="A folder, glob, list file, tar, Parquet file or address.",
-            callback=existing_images,
-        ),
-    ],
-    output: Annotated[str, typer.Option("-o", "--output", help="The dataset's folder or address.")],
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            "-r",
-            "--recipe",
-            help="A built-in recipe or a TOML file. Default: provided with --captions and "
-            "--regions; else flism (with --captions: captions) if this machine has a GPU and the "
-            "weights, else mini.",
-        ),
-    ] = None,
-    settings: SetOption = None,
-    captions: Annotated[
-        str | None,
-        typer.Option(
-            "--captions",
-            help="Your own captions: a .jsonl, .csv, .parquet or COCO .json file.",
-            callback=existing,
-        ),
-    ] = None,
-    regions: Annotated[
-        str | None,
-        typer.Option(
-            "--regions",
-            help="Your own boxes, with their sentences and phrases: a .jsonl, .csv, .parquet or "
-            "COCO .json file.",
-            callback=existing,
-        ),
-    ] = None,
-    executor: ExecutorOption = "auto",
-    ray_address: RayAddressOption = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Use only the first N images, by path.")
-    ] = None,
-    max_drops: MaxDropsOption = 1.0,
-    max_hours: MaxHoursOption = math.inf,
-    max_tokens: MaxTokensOption = None,
-    log_json: LogOption = None,
-    metrics: MetricsOption = None,
-    replace: Annotated[
-        bool,
-        typer.Option(
-            "--replace", help="Rebuild a finished dataset if the recipe or images differ."
-        ),
-    ] = False,
-    locked: Annotated[
-        bool, typer.Option("--locked", help="Use exactly the models recorded by glit lock.")
-    ] = False,
-    offline: OfflineOption = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    *,
+    images: Annotated[str, typer.Argument(callback=existing_images)],
+    output: str,
+    recipe: str | None = None,
+    captions: Annotated[str | None, typer.Option(callback=existing)],
+    regions: Annotated[str | None, typer.Option(callback=existing)],
+    executor: ExecutorChoice,
+    ray_address: str | None,
+    log_json: str | None = None,
+    metrics: str | None = None,
+    offline: bool = False,
+    quiet: bool = False,
+    as_json: bool = False,
+    **given: Any,
 ) -> None:
-    """Build a dataset from images. Run the same command again to resume."""
+    """Build a dataset from images. Run the same command again to resume.
+
+    Args:
+        recipe: a built-in recipe or a TOML file. Default: provided with ``captions`` and
+            ``regions``; else flism (with ``captions``: captions) if this machine has a GPU and the
+            weights, else mini.
+    """
     folder = output_folder(output)
     console = Console(stderr=as_json, highlight=False)
     both = captions is not None and regions is not None
@@ -164,37 +56,22 @@ def build_command(
         console.print("No GPU with the weights found: using the recipe 'mini', for drawn scenes.")
     how = _at_work(executor, ray_address, console, log_json, metrics, quiet=quiet)
     dataset = api.build(
-        images,
-        folder,
-        recipe=name,
-        settings=settings or (),
-        captions=captions,
-        regions=regions,
-        limit=limit,
-        max_drops=max_drops,
-        max_hours=max_hours,
-        max_tokens=max_tokens,
-        replace=replace,
-        locked=locked,
-        **how,
+        images, folder, recipe=name, captions=captions, regions=regions, **how, **given
     )
     _report(dataset.manifest, folder, how["progress"], console, as_json=as_json, quiet=quiet)
 
 
+@command_of(api.add)
 def add_command(
-    dataset: DatasetArgument,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Add only the first N new images, by path.")
-    ] = None,
-    max_drops: MaxDropsOption = 1.0,
-    max_hours: MaxHoursOption = math.inf,
-    max_tokens: MaxTokensOption = None,
-    log_json: LogOption = None,
-    metrics: MetricsOption = None,
-    executor: ExecutorOption = "auto",
-    ray_address: RayAddressOption = None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    *,
+    dataset: str,
+    executor: ExecutorChoice,
+    ray_address: str | None,
+    log_json: str | None = None,
+    metrics: str | None = None,
+    quiet: bool = False,
+    as_json: bool = False,
+    **given: Any,
 ) -> None:
     """Add new images without redoing the old ones. Run the same command again to resume."""
     folder = output_folder(dataset)
@@ -213,31 +90,26 @@ def add_command(
             console.print(f"added: {new}", soft_wrap=True)
             _report(added.manifest, folder, how["progress"], console, as_json=False, quiet=quiet)
 
-    limits = {"max_drops": max_drops, "max_hours": max_hours, "max_tokens": max_tokens}
-    api.add(folder, limit=limit, report=report, **limits, **how)
+    api.add(folder, report=report, **how, **given)
 
 
+@command_of(api.retry)
 def retry_command(
-    dataset: DatasetArgument,
-    stage: Annotated[
-        str | None, typer.Option("--stage", help="Retry only drops of this stage.")
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option("--reason", help="Retry only drops with this reason.")
-    ] = None,
-    settings: SetOption = None,
-    log_json: LogOption = None,
-    metrics: MetricsOption = None,
-    executor: ExecutorOption = "auto",
-    ray_address: RayAddressOption = None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    *,
+    dataset: str,
+    executor: ExecutorChoice,
+    ray_address: str | None,
+    log_json: str | None = None,
+    metrics: str | None = None,
+    quiet: bool = False,
+    as_json: bool = False,
+    **given: Any,
 ) -> None:
     """Process the dropped samples again and merge the ones that succeed."""
     folder = output_folder(dataset)
     console = Console(stderr=as_json, highlight=False)
     how = _at_work(executor, ray_address, console, log_json, metrics, quiet=quiet)
-    retried = api.retry(folder, stage=stage, reason=reason, settings=settings or (), **how)
+    retried = api.retry(folder, **how, **given)
     _report(retried.manifest, folder, how["progress"], console, as_json=as_json, quiet=quiet)
 
 
@@ -264,13 +136,15 @@ def _at_work(
     return {"executor": executor, "ray_address": address, "progress": progress}
 
 
-def trust_command(
-    recipe: Annotated[str, typer.Argument(help="A recipe file (TOML).", show_default=False)],
-) -> None:
+@command
+def trust_command(*, recipe: Annotated[str, typer.Argument(show_default=False)]) -> None:
     """Confirm a recipe file that asks for pickles, keys, another machine or other files.
 
     It says what the file asks for. When the file or one that it is based on changes, it has to be
     confirmed again.
+
+    Args:
+        recipe: a recipe file (TOML).
     """
     from glit.recipes import trust
     from glit.recipes.toml_tables import trusted_tables
@@ -283,15 +157,13 @@ def trust_command(
     print(f"{recipe}: asks for {', '.join(wanted)}; confirmed in {path}")
 
 
-def lock_command(
-    recipe: Annotated[str, typer.Argument(help="A built-in recipe or a TOML file.")],
-    settings: SetOption = None,
-) -> None:
+@command_of(api.lock)
+def lock_command(*, recipe: Annotated[str, typer.Argument()], **given: Any) -> None:
     """Record the models of a recipe on this machine, for glit build --locked.
 
     Writes RECIPE.lock.json beside the recipe, or into this folder for a built-in recipe.
     """
-    path, models = api.lock(recipe, settings=settings or ())
+    path, models = api.lock(recipe, **given)
     for role, model in sorted(models.items()):
         print(f"{role}: {model.identity()['name']} at {model.revision}, sha256 {model.sha256}")
     print(f"wrote {path}")

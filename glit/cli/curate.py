@@ -12,102 +12,60 @@ import typer
 from rich.table import Table
 
 from glit import api
-from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption, progress_bar
+from glit.cli.derived import command_of
+from glit.cli.options import progress_bar
 from glit.errors import UserError
 from glit.runtime.terminal import Console, visible
 from glit.storage.outputs import local_file, local_folder
 
 
+@command_of(api.pair, without=["processes"])
 def pair_command(
-    dataset: DatasetArgument,
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            "-r",
-            "--recipe",
-            help="The recipe whose table pair is used. Default: the dataset's own.",
-        ),
-    ] = None,
-    settings: SetOption = None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    *, dataset: str, output: str, quiet: bool = False, as_json: bool = False, **given: Any
 ) -> None:
     """Write the dataset with the pairs of another rule. Needs no model and no pixels."""
     from glit.runtime.cores import usable_cores
 
     folder = local_folder(output)
     with progress_bar(quiet=quiet) as progress:
-        paired = api.pair(
-            dataset, folder, recipe=recipe, settings=settings or (),
-            processes=usable_cores(), progress=progress,
-        )  # fmt: skip
+        paired = api.pair(dataset, folder, processes=usable_cores(), progress=progress, **given)
     written = {"dataset": str(folder), "samples": len(paired)}
     print(json.dumps(written) if as_json else f"{len(paired)} images: {folder}")
 
 
+@command_of(api.split)
 def select_command(
-    dataset: DatasetArgument,
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    where: Annotated[
-        str, typer.Option("--where", help="Take only samples that meet this SQL condition.")
-    ] = "",
-    sample: Annotated[
-        int | None,
-        typer.Option("--sample", min=1, help="Take at most N samples, chosen reproducibly."),
-    ] = None,
-    by: Annotated[
-        str,
-        typer.Option("--by", help="With --sample: as many of each value of this column or SQL."),
-    ] = "",
-    split: Annotated[
-        str | None,
-        typer.Option("--split", help="Write parts into folders: train=0.98,val=0.02."),
-    ] = None,
-    together: Annotated[
-        str,
-        typer.Option(
-            "--together", help="Keep samples with the same value of this SQL in one part."
-        ),
-    ] = "",
-    near: Annotated[
-        int | None,
-        typer.Option(
-            "--near",
-            help="Keep look-alike images in one part: their perceptual hashes differ in at most N "
-            "of 64 bits, 0 to 7. Decodes all images.",
-        ),
-    ] = None,
-    distinct: Annotated[
-        float | None,
-        typer.Option(
-            "--distinct",
-            help="Of images whose embeddings have this cosine or more, keep the best one.",
-        ),
-    ] = None,
-    model: Annotated[
-        str, typer.Option("--model", help="The model for --distinct: a name, a folder or a run.")
-    ] = "",
-    seed: Annotated[int, typer.Option("--seed", help="Seed of --sample and --split.")] = 0,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    *,
+    dataset: str,
+    output: str,
+    sample: Annotated[int | None, typer.Option(min=1)],
+    shares: Annotated[str | None, typer.Option("--split")] = None,
+    together: str,
+    near: int | None,
+    distinct: float | None,
+    quiet: bool = False,
+    as_json: bool = False,
+    **given: Any,
 ) -> None:
     """Write some samples as a new dataset, or divide them into parts. Without --distinct it needs
-    no model."""
-    folder, shares = local_folder(output), None if split is None else _shares(split)
-    if shares is None and together:
+    no model.
+
+    Args:
+        shares: write parts into folders: train=0.98,val=0.02.
+    """
+    folder, parted = local_folder(output), None if shares is None else _shares(shares)
+    if parted is None and together:
         raise UserError(f"--together {together}: is for --split; add --split train=0.98,val=0.02")
-    if shares is None and near is not None:
+    if parted is None and near is not None:
         raise UserError(f"--near {near}: is for --split; add --split train=0.98,val=0.02")
-    rest: Any = {"where": where, "sample": sample, "by": by, "seed": seed}
-    rest |= {"distinct": distinct, "model": model}
+    given |= {"sample": sample, "distinct": distinct}
     with progress_bar(quiet=quiet) as progress:
-        if shares is None:
-            parts = {"": api.select(dataset, folder, **rest, progress=progress)}
+        if parted is None:
+            parts = {"": api.select(dataset, folder, progress=progress, **given)}
         else:
             parts = api.split(
-                dataset, folder, shares, together=together, near=near, **rest, progress=progress
-            )  # fmt: skip
+                dataset, folder, parted, together=together, near=near, progress=progress, **given
+            )
     if as_json:
         written = {
             name: {
@@ -117,7 +75,7 @@ def select_command(
             }
             for name, part in parts.items()
         }
-        print(json.dumps(written if shares else written[""]))
+        print(json.dumps(written if parted else written[""]))
         return
     for name, part in parts.items():
         repeats = part.manifest.counts.duplicates
@@ -125,7 +83,7 @@ def select_command(
         print(f"{len(part)} images{told}: {folder / name}")
     ingest = next(iter(parts.values())).manifest.recipe.table("ingest")
     is_grouped = together or near is not None or distinct is not None
-    if shares and not is_grouped and ingest.get("near_duplicates", -1) < 0:
+    if parted and not is_grouped and ingest.get("near_duplicates", -1) < 0:
         print(
             f"{dataset} was built without ingest.near_duplicates: images that look the same may be "
             "in different parts; --near 6 keeps them in one"
@@ -153,11 +111,9 @@ def _shares(text: str) -> dict[str, float]:
     return found
 
 
+@command_of(api.merge)
 def merge_command(
-    datasets: Annotated[list[str], typer.Argument(help="Folders or addresses of datasets.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    *, datasets: list[str], output: str, quiet: bool = False, as_json: bool = False
 ) -> None:
     """Write the samples of several datasets as one. A repeated image is taken once."""
     folder = local_folder(output)
@@ -170,59 +126,33 @@ def merge_command(
     )
 
 
+@command_of(api.overlap)
 def overlap_command(
-    dataset: Annotated[
-        str,
-        typer.Argument(help="The dataset's folder or address; with -o, what to compare with."),
-    ],
-    references: Annotated[
-        str | None,
-        typer.Argument(
-            help="What to compare with: images as glit build takes them, the images of "
-            "annotations (docci:PATH; formats of glit eval), a file .sha256 of hashes, or a "
-            "list that -o wrote."
-        ),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Write a list of the images (.parquet) instead, for the stage exclude and for "
-            "glit overlap. Lists unusable files.",
-        ),
-    ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            help="Also compare embeddings of this model, the list's; with -o, store them.",
-        ),
-    ] = "",
-    cosine: Annotated[
-        float | None,
-        typer.Option("--cosine", help="Smallest cosine of embeddings that counts. Default: 0.95."),
-    ] = None,
-    page: Annotated[
-        str | None, typer.Option("--page", help="The HTML file to write, both images side by side.")
-    ] = None,
-    images: Annotated[
-        str,
-        typer.Option(
-            "--images", help="The folder of the list's images, for the page or annotations."
-        ),
-    ] = "",
-    split: Annotated[
-        str,
-        typer.Option("--split", help="Parts of the annotations, joined by +. Default: test."),
-    ] = "",
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    *,
+    dataset: Annotated[str, typer.Argument()],
+    references: Annotated[str | None, typer.Argument()] = None,
+    output: str | None = None,
+    model: str,
+    cosine: float | None,
+    page: str | None,
+    images: str,
+    split: str,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Find a dataset's images that resemble one of a test set; exit code 1 if any do.
 
     ``glit overlap IMAGES -o LIST.parquet`` writes a list of a test set's images, to keep them out
     of training data.
+
+    Args:
+        dataset: the dataset's folder or address; with ``output``, what to compare with.
+        references: what to compare with: images as :func:`build` takes them, the images of
+            annotations (docci:PATH; formats of :func:`evaluate`), a file .sha256 of hashes, or a
+            list that ``output`` wrote.
+        output: write a list of the images (.parquet) instead, for the stage exclude and for
+            :func:`overlap`. Lists unusable files.
+        model: also compare embeddings of this model, the list's; with ``output``, store them.
     """
     if (references is None) == (output is None):
         raise UserError(

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from glit import api
 from glit.cli.build import default_recipe
-from glit.cli.options import DatasetArgument, JsonOption, QuietOption, SetOption, count
+from glit.cli.derived import command, command_of
+from glit.cli.options import count
 from glit.errors import UserError
 from glit.plain import as_plain
 from glit.runtime.progress import duration, size
@@ -28,33 +29,28 @@ if TYPE_CHECKING:
 _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "fails": ("fails", "bold red")}
 
 
+@command
 def doctor_command(
-    images: Annotated[
-        str | None, typer.Argument(help="The images to build from. Without it, no time estimate.")
-    ] = None,
-    output: Annotated[
-        str, typer.Option("-o", "--output", help="The folder or address of the dataset.")
-    ] = ".",
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            "-r",
-            "--recipe",
-            help="A built-in recipe or a TOML file. Default: flism if this machine has a GPU and "
-            "the weights, else mini; and times for every recipe whose models are here.",
-        ),
-    ] = None,
-    settings: SetOption = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show every check, and the models of every recipe.")
-    ] = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    *,
+    images: Annotated[str | None, typer.Argument()] = None,
+    output: str = ".",
+    recipe: str | None = None,
+    settings: list[str] | None = None,
+    verbose: bool = False,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Check whether a build would work here; estimate time and disk. Exits 1 if it would fail.
 
     With IMAGES it builds eight of them in a temporary folder: with the recipe of -r, or with every
     recipe whose models are here.
+
+    Args:
+        images: the images to build from. Without it, no time estimate.
+        output: the folder or address of the dataset.
+        recipe: a built-in recipe or a TOML file. Default: flism if this machine has a GPU and the
+            weights, else mini; and times for every recipe whose models are here.
+        verbose: show every check, and the models of every recipe.
     """
     from glit.doctor.examine import examine
     from glit.runtime.progress import status_reporter
@@ -88,36 +84,20 @@ def _rates(given: list[str] | None) -> dict[str, float]:
     return found
 
 
+@command_of(api.estimate)
 def estimate_command(
-    dataset: DatasetArgument,
-    images: Annotated[
-        int,
-        typer.Option(
-            "-n", "--num", parser=count, metavar="N", help="Images of the large build, as 10M."
-        ),
-    ],
-    gpus: Annotated[int, typer.Option("--gpus", min=0, help="GPUs of it. 0: as many as here.")] = 0,
-    cores: Annotated[
-        int, typer.Option("--cores", min=0, help="CPU cores of it. 0: as many as here.")
-    ] = 0,
-    price: Annotated[
-        float | None,
-        typer.Option("--price", min=0, help="Of a GPU hour; without GPUs, of a machine hour."),
-    ] = None,
-    rate: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--rate",
-            metavar="STAGE=N",
-            help="Samples per second of a stage by one GPU, core or server, if the small build "
-            "cannot tell; repeatable.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
+    *,
+    dataset: str,
+    images: Annotated[int, typer.Option("-n", "--num", parser=count, metavar="N|10M")],
+    gpus: Annotated[int, typer.Option(min=0)],
+    cores: Annotated[int, typer.Option(min=0)],
+    price: Annotated[float | None, typer.Option(min=0)],
+    rates: Annotated[list[str] | None, typer.Option("--rate", metavar="STAGE=N")],
+    as_json: bool = False,
 ) -> None:
     """Estimate a large build from a small one: hours, money, bytes, files and tokens."""
     found = api.estimate(
-        dataset, images=images, gpus=gpus, cores=cores, price=price, rates=_rates(rate)
+        dataset, images=images, gpus=gpus, cores=cores, price=price, rates=_rates(rates)
     )
     if as_json:
         print(json.dumps({**as_plain(found), "cost": found.cost}))

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glit.cli.options import (
-    JsonOption,
-    OfflineOption,
-    QuietOption,
-    SetOption,
-    existing,
-    hold,
-    name_next,
-    page_of,
-    progress_bar,
-)
+from glit import api
+from glit.cli.derived import command_of
+from glit.cli.options import existing, hold, name_next, page_of, progress_bar
 from glit.evaluation.tasks import TASKS
 from glit.published import measured
 from glit.runtime.terminal import Console
@@ -27,7 +18,6 @@ from glit.storage.outputs import local_folder
 if TYPE_CHECKING:
     from glit.evaluation.report import Result
 
-CheckpointName = Literal["best", "last"]
 _NEIGHBOURS = 4
 """Queries kept per direction for ``glit view``: this many best and this many worst."""
 
@@ -35,32 +25,14 @@ _NAMED = 5
 """At most this many unreadable images are named; the JSON names all."""
 
 
+@command_of(api.evaluate, without=["models", "neighbours"])
 def eval_command(
+    *,
     context: typer.Context,
-    task: Annotated[
-        str, typer.Argument(help="One of the tasks listed here, or a plugin's.", show_default=False)
-    ],
-    model: Annotated[
-        str, typer.Argument(help="A built-in model, a folder, a run of glit train, or a hub id.")
-    ],
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            help="A glit dataset; with --format, published annotations; for classify, a folder "
-            "with one folder per class.",
-            callback=existing,
-        ),
-    ],
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", help="The folder for JSON and Markdown files.")
-    ] = None,
-    compare: Annotated[
-        list[str] | None,
-        typer.Option("--compare", help="Another model for the same table; repeatable."),
-    ] = None,
-    checkpoint: Annotated[
-        CheckpointName, typer.Option("--checkpoint", help="Which checkpoint of a run.")
-    ] = "best",
+    task: Annotated[str, typer.Argument(show_default=False)],
+    model: Annotated[str, typer.Argument()],
+    dataset: Annotated[str, typer.Argument(callback=existing)],
+    settings: list[str],
     kind: Annotated[
         str,
         typer.Option(
@@ -71,46 +43,25 @@ def eval_command(
             )
             + ".",
         ),
-    ] = "glit",
-    images: Annotated[
-        Path | None, typer.Option("--images", help="The image folder of the annotations.")
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            "--split", help="Parts of the annotations, joined by +: test+qual_test. Default: test."
-        ),
-    ] = None,
-    false_sentences: Annotated[
-        Path | None,
-        typer.Option(
-            "--false-sentences",
-            help="For robustness: a file or dataset of false sentences.",
-        ),
-    ] = None,
-    caption: Annotated[
-        str | None,
-        typer.Option(
-            "--caption",
-            help="Which captions of a glit dataset: long, short or another kind, or all. Default: "
-            "long.",
-        ),
-    ] = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            "-r",
-            "--recipe",
-            help="The recipe whose evaluate settings are used. Default: mini.",
-        ),
-    ] = None,
-    settings: SetOption = None,
-    offline: OfflineOption = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    ],
+    output: str | None = None,
+    compare: list[str] | None = None,
+    caption: str | None = None,
+    offline: bool = False,
+    quiet: bool = False,
+    as_json: bool = False,
+    **given: Any,
 ) -> None:
-    """Measure one model, or several with --compare, in one table."""
-    from glit.api import evaluate
+    """Measure one model, or several with --compare, in one table.
+
+    Args:
+        task: one of the tasks listed here, or a plugin's.
+        model: a built-in model, a folder, a run of glit train, or a hub id.
+        output: the folder for JSON and Markdown files.
+        compare: another model for the same table.
+        caption: which captions of a glit dataset: long, short or another kind, or all. Default:
+            long.
+    """
     from glit.recipes.extras import require
 
     require("models", needed_for="glit eval")
@@ -119,20 +70,12 @@ def eval_command(
         hold(context, folder)  # before anything takes long
     console = Console(stderr=as_json, highlight=False)
     with progress_bar(quiet=quiet) as progress:
-        results = evaluate(
-            task,
-            [model, *(compare or [])],
-            dataset,
-            recipe=recipe or "mini",
-            settings=[*(settings or []), *([f"evaluate.caption={caption}"] if caption else [])],
-            kind=kind,
-            images=images,
-            split=split,
-            checkpoint=checkpoint,
-            false_sentences=false_sentences,
-            neighbours=_NEIGHBOURS if folder is not None else 0,
-            progress=progress,
-        )
+        if caption:
+            settings = [*settings, f"evaluate.caption={caption}"]
+        results = api.evaluate(
+            task, [model, *(compare or [])], dataset, settings=settings, kind=kind,
+            neighbours=_NEIGHBOURS if folder is not None else 0, progress=progress, **given,
+        )  # fmt: skip
     if as_json:
         print(json.dumps([result.as_dict() for result in results]))
     else:

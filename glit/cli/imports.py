@@ -11,33 +11,36 @@ from typing import Annotated, Literal
 
 import typer
 
-from glit.cli.options import JsonOption, QuietOption, progress_bar
+from glit.cli.derived import command
+from glit.cli.options import progress_bar
 from glit.published import imported
 from glit.runtime.terminal import visible
 from glit.storage.outputs import local_file, local_folder
 
 
+@command
 def import_command(
-    annotations: Annotated[
-        Path, typer.Argument(help="The annotations, a file or folder as published.")
-    ],
+    *,
+    annotations: Annotated[Path, typer.Argument()],
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(imported())}.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="The .jsonl file to write.")],
-    images: Annotated[Path | None, typer.Option("--images", help="The image folder.")] = None,
-    split: Annotated[
-        str | None, typer.Option("--split", help="Parts, joined by +. Default: all.")
-    ] = None,
-    attach: Annotated[
-        bool,
-        typer.Option("--attach", help="Look for images by name anywhere below the image folder."),
-    ] = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    output: str,
+    images: Path | None = None,
+    split: str | None = None,
+    attach: bool = False,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Convert published captions to a file for glit build --captions. Lists missing images.
 
     Boxes published with them, and boxes of annotation tools, go to OUT.regions.jsonl, for
     --regions.
+
+    Args:
+        annotations: the annotations, a file or folder as published.
+        output: the .jsonl file to write.
+        images: the image folder.
+        split: parts, joined by +. Default: all.
+        attach: look for images by name anywhere below the image folder.
     """
     from glit.data.frames import CHANGES
     from glit.importers import import_captions, regions_file
@@ -93,32 +96,25 @@ def import_command(
         print(f"{images_are} missing; listed above", file=sys.stderr)
 
 
+@command
 def import_model_command(
-    checkpoint: Annotated[
-        Path,
-        typer.Argument(
-            help="A published file of weights (.pt, .bin, .safetensors), or FG-CLIP's folder."
-        ),
-    ],
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    like: Annotated[
-        str,
-        typer.Option(
-            "--like",
-            help="The CLIP it was fine-tuned from: a name, a folder, a hub id. Default: the "
-            "checkpoint's own folder, else clip-vit-b-16.",
-        ),
-    ] = "",
-    activation: Annotated[
-        Literal["quick_gelu", "gelu"] | None,
-        typer.Option(
-            "--activation",
-            help="Activation of the model, which no file of weights says. Default: that of --like.",
-        ),
-    ] = None,
+    *,
+    checkpoint: Annotated[Path, typer.Argument()],
+    output: str,
+    like: str = "",
+    activation: Literal["quick_gelu", "gelu"] | None = None,
 ) -> None:
     """Convert a published CLIP checkpoint, such as Long-CLIP's, to a folder for glit train, eval
-    and build. Runs no code in the file."""
+    and build. Runs no code in the file.
+
+    Args:
+        checkpoint: a published file of weights (.pt, .bin, .safetensors), or FG-CLIP's folder.
+        output: the folder to write.
+        like: the CLIP it was fine-tuned from: a name, a folder, a hub id. Default: the checkpoint's
+            own folder, else clip-vit-b-16.
+        activation: activation of the model, which no file of weights says. Default: that of
+            ``like``.
+    """
     from glit.importers.model import import_model
     from glit.runtime.process_state import without_bars
 

@@ -14,7 +14,8 @@ import typer
 from rich.table import Table
 
 from glit import api
-from glit.cli.options import DatasetArgument, JsonOption, QuietOption, progress_bar
+from glit.cli.derived import command, command_of
+from glit.cli.options import progress_bar
 from glit.errors import DatasetError, InputError, UserError
 from glit.runtime.progress import duration
 from glit.runtime.terminal import Console, visible
@@ -26,14 +27,13 @@ _MOST_SHOWN = 100
 _MOST_DROPS = 8
 
 
-def status_command(
-    dataset: DatasetArgument,
-    timeline: Annotated[
-        bool, typer.Option("--timeline", help="Show when each stage ran and how busy it was.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Show what is done, pending and dropped, per stage. --json adds the dataset's statistics."""
+@command
+def status_command(*, dataset: str, timeline: bool = False, as_json: bool = False) -> None:
+    """Show what is done, pending and dropped, per stage. --json adds the dataset's statistics.
+
+    Args:
+        timeline: show when each stage ran and how busy it was.
+    """
     found = api.status(dataset)
     runs = api.timelines(dataset) if timeline else []
     if as_json:
@@ -98,9 +98,8 @@ def _statistics(found: dict[str, Any]) -> dict[str, Any] | None:
         return None
 
 
-def verify_command(
-    dataset: DatasetArgument, quiet: QuietOption = False, as_json: JsonOption = False
-) -> None:
+@command
+def verify_command(dataset: str, quiet: bool = False, as_json: bool = False) -> None:
     """Check every promise of the data format. Prints one line per breach and exits 1."""
     from glit.dataset.manifest import read_manifest
     from glit.dataset.verify import verify
@@ -122,45 +121,22 @@ def verify_command(
         sys.exit(1)
 
 
+@command_of(api.statistics)
 def stats_command(
-    captions: Annotated[
-        str,
-        typer.Argument(help="A dataset; with --format, published annotations or a caption file."),
-    ],
-    kind: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="glit; captions: JSON lines, CSV or Parquet; docci, dci, dci-full, urban1k, coco, "
-            "flickr30k, sharegpt4v, iiw, goal, goal-joint or himo-docci.",
-        ),
-    ] = "glit",
-    split: Annotated[
-        str | None, typer.Option("--split", help="Parts of the annotations. Default: test.")
-    ] = None,
-    tokenizer: Annotated[
-        str,
-        typer.Option(
-            "--tokenizer", help="Count tokens as this model does. Default: the dataset's."
-        ),
-    ] = "",
-    summary: Annotated[
-        bool,
-        typer.Option(
-            "--summary",
-            help="Print a draft of the summary of training content that the EU AI Act asks for.",
-        ),
-    ] = False,
-    as_json: JsonOption = False,
+    *, captions: str, kind: str, summary: bool = False, as_json: bool = False, **given: Any
 ) -> None:
-    """Count words, sentences and tokens of captions, as papers' tables do."""
+    """Count words, sentences and tokens of captions, as papers' tables do.
+
+    Args:
+        summary: print a draft of the summary of training content that the EU AI Act asks for.
+    """
     from glit.dataset.manifest import read_manifest
     from glit.dataset.statistics import PAPER_COLUMNS, beside_papers, lines, tokens_note
     from glit.dataset.training_summary import training_summary
 
     if summary and (kind != "glit" or as_json):
         raise UserError("--summary: is of a dataset of glit, in Markdown; leave the rest out")
-    found = api.statistics(captions, kind=kind, split=split, tokenizer=tokenizer)
+    found = api.statistics(captions, kind=kind, **given)
     if summary:
         store = Store(captions)
         print(training_summary(read_manifest(store), found, name=store.name), end="")
@@ -180,22 +156,25 @@ def stats_command(
         console.print(note, soft_wrap=True, markup=False)
 
 
+@command
 def query_command(
-    dataset: DatasetArgument,
-    sql: Annotated[
-        str,
-        typer.Argument(help="A SELECT over samples, sentences, regions, pairs, drops, duplicates."),
-    ],
+    *,
+    dataset: str,
+    sql: Annotated[str, typer.Argument()],
     form: Annotated[
-        Literal["table", "csv", "json", "parquet"] | None,
-        typer.Option("--format", help="Output format. Default: table, or what -o names."),
+        Literal["table", "csv", "json", "parquet"] | None, typer.Option("--format")
     ] = None,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", help="Write a .csv, .json or .parquet file.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    output: str | None = None,
+    as_json: bool = False,
 ) -> None:
-    """Query the dataset with SQL, read-only. Cannot access files outside the dataset."""
+    """Query the dataset with SQL, read-only. Cannot access files outside the dataset.
+
+    Args:
+        sql: a SELECT over samples, sentences, regions, pairs, drops, duplicates.
+        form: output format. Default: table, or what ``output`` names.
+        output: write a .csv, .json or .parquet file.
+        as_json: same as ``form`` json.
+    """
     from glit.dataset.query import query as query_finished
     from glit.dataset.query_output import answer_format, write_answer
 
@@ -230,7 +209,8 @@ def query_command(
     print(f"{len(found)} rows: {path}")
 
 
-def clean_command(dataset: DatasetArgument) -> None:
+@command
+def clean_command(*, dataset: str) -> None:
     """Remove the resumable state (work/). A finished dataset stays."""
     freed = api.clean(dataset)
     print(f"{dataset}/work removed, {freed / 2**20:.1f} MB freed")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+import re
 import warnings
 from collections.abc import Mapping
 from functools import cached_property
@@ -15,24 +16,22 @@ from glit.recipes import plugins
 
 
 class LazyCommand(TyperCommand):
-    """A command, or a group of some, known by its name and its line of help.
+    """A command, or a group of some, of which ``glit --help`` reads no more than the docstring.
 
     Args:
         name: of the command.
         place: ``module:name`` of its function, or of its :class:`typer.Typer`.
-        help: the first line of its docstring.
         panel: the heading that ``glit --help`` lists it under.
         renamed: options of its that have another name now.
         hidden: whether ``glit --help`` leaves it out.
     """
 
     def __init__(
-        self, name: str, place: str, help: str, *, panel: str, renamed: Mapping[str, str],
-        hidden: bool,
-    ) -> None:  # fmt: skip
-        super().__init__(name, help=help, rich_help_panel=panel, hidden=hidden)
+        self, name: str, place: str, *, panel: str, renamed: Mapping[str, str], hidden: bool
+    ) -> None:
+        super().__init__(name, rich_help_panel=panel, hidden=hidden)
         self._place, self._renamed = place, renamed
-        del self.params  # those of the command itself; see __getattr__
+        del self.params, self.help  # those of the command itself; see __getattr__
 
     @cached_property
     def loaded(self) -> Any:
@@ -49,9 +48,13 @@ class LazyCommand(TyperCommand):
         return command
 
     def __getattr__(self, name: str) -> Any:
-        """Load the command for its parameters or, if it is a group, its commands."""
+        """Load the command for its parameters or, if it is a group, its commands; but read its
+        line of help without that."""
         if name.startswith("__"):
             raise AttributeError(name)
+        if name == "help":
+            self.help = line_of_help(self._place)
+            return self.help
         return getattr(self.loaded, name)
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **more: Any) -> Any:
@@ -68,15 +71,28 @@ class LazyCommand(TyperCommand):
         return self._renamed[option] + equals + value
 
 
+def line_of_help(place: str) -> str:
+    """The first paragraph of a command's docstring, or of its group's callback.
+
+    It is read from the source, because to import all commands takes a second.
+    """
+    module, _, name = place.partition(":")
+    loader: Any = getattr(importlib.util.find_spec(module), "loader", None)
+    start = rf"^(?:def {name}\(|@{name}\.callback\()"
+    pattern = rf'{start}.*?"""(.+?)(?:\n\n|""")'
+    found = re.search(pattern, loader.get_source(module) or "", re.DOTALL | re.MULTILINE)
+    return " ".join(found[1].split()) if found else ""
+
+
 def lazy_group(
-    panels: Mapping[str, Mapping[str, tuple[str, str]]],
+    panels: Mapping[str, Mapping[str, str]],
     renamed: Mapping[str, Mapping[str, str]],
     aliases: Mapping[str, str],
 ) -> type[TyperGroup]:
     """A group of lazy commands; see :class:`LazyCommand`.
 
     Args:
-        panels: place and line of help of each command, by its name, by its panel.
+        panels: place of each command, by its name, by its panel.
         renamed: options that have another name now, by command.
         aliases: earlier names of commands, each with the present one.
     """
@@ -87,10 +103,10 @@ def lazy_group(
         def __init__(self, **settings: Any) -> None:
             super().__init__(**settings)
             for panel, commands in panels.items():
-                for now, (place, line) in commands.items():
+                for now, place in commands.items():
                     for name in (now, *(old for old in aliases if aliases[old] == now)):
                         own = LazyCommand(
-                            name, place, line, panel=panel, renamed=renamed.get(now, {}),
+                            name, place, panel=panel, renamed=renamed.get(now, {}),
                             hidden=name != now,
                         )  # fmt: skip
                         self.add_command(own, name)

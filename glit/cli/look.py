@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glit import api
-from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption, progress_bar
+from glit.cli.derived import command
+from glit.cli.options import progress_bar
 from glit.errors import UserError
 from glit.runtime.terminal import visible
 from glit.storage.outputs import local_file
@@ -19,38 +20,23 @@ if TYPE_CHECKING:
     from glit.runtime.progress import StageProgress
 
 PORT = 8470
-MapsOption = Annotated[
-    list[str] | None,
-    typer.Option("--maps", help="Show where this model finds each sentence; repeatable."),
-]
 
 
+@command
 def view_command(
-    dataset: DatasetArgument,
-    others: Annotated[
-        list[str] | None,
-        typer.Argument(help="Second dataset to compare, or further runs and results of glit eval."),
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", help="The HTML file to write.")
-    ] = None,
-    most: Annotated[
-        int, typer.Option("--sample", min=1, help="Number of samples on the page.")
-    ] = 200,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed for choosing the samples.")] = 0,
-    where: Annotated[
-        str, typer.Option("--where", help="Show only samples that meet this SQL condition.")
-    ] = "",
-    serve: Annotated[
-        bool, typer.Option("--serve", help="Open a local server instead of writing a file.")
-    ] = False,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port for --serve.")] = PORT,
-    maps: MapsOption = None,
-    image_root: ImageRootOption = "",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Of two datasets, print what differs as JSON.")
-    ] = False,
-    quiet: QuietOption = False,
+    *,
+    dataset: str,
+    others: Annotated[list[str] | None, typer.Argument()] = None,
+    output: str | None = None,
+    most: Annotated[int, typer.Option("--sample", min=1)] = 200,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    where: str = "",
+    serve: bool = False,
+    port: int = PORT,
+    maps: list[str] | None = None,
+    image_root: str = "",
+    as_json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Write an HTML report of a dataset, a comparison or training runs; tell what differs between
     two datasets.
@@ -60,6 +46,17 @@ def view_command(
     For training runs: loss terms and checkpoints; with --maps, where a model
     and the runs find sentences of their dataset. For the output of
     glit eval -o: recall curves, and queries that succeed and fail.
+
+    Args:
+        others: second dataset to compare, or further runs and results of :func:`evaluate`.
+        output: the HTML file to write.
+        most: number of samples on the page.
+        seed: seed for choosing the samples.
+        where: show only samples that meet this SQL condition.
+        serve: open a local server instead of writing a file.
+        port: port for ``serve``.
+        maps: show where this model finds each sentence.
+        as_json: of two datasets, print what differs as JSON.
     """
     from glit.dataset.reader import Dataset
     from glit.view.compare import compare_data
@@ -200,18 +197,24 @@ def _serve(dataset: Any, *, port: int, where: str) -> None:
             print()
 
 
+@command
 def explain_command(
-    dataset: DatasetArgument,
-    sample: Annotated[str, typer.Argument(help="A path, a sample_id, or the beginning of one.")],
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", help="The HTML file to write.")
-    ] = None,
-    maps: MapsOption = None,
-    as_json: JsonOption = False,
-    image_root: ImageRootOption = "",
-    quiet: QuietOption = False,
+    *,
+    dataset: str,
+    sample: Annotated[str, typer.Argument()],
+    output: str | None = None,
+    maps: list[str] | None = None,
+    as_json: bool = False,
+    image_root: str = "",
+    quiet: bool = False,
 ) -> None:
-    """Follow one image from its file to its pairs, or to the reason for its drop."""
+    """Follow one image from its file to its pairs, or to the reason for its drop.
+
+    Args:
+        sample: a path, a sample_id, or the beginning of one.
+        output: the HTML file to write.
+        maps: show where this model finds each sentence.
+    """
     from glit.dataset.reader import Dataset
     from glit.view.explain import as_text, explain, explain_page
     from glit.view.page_file import report_html

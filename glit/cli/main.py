@@ -19,156 +19,53 @@ from glit.recipes.extras import extra_with
 from glit.runtime.terminal import Console
 from glit.version import __version__
 
-PANELS: dict[str, dict[str, tuple[str, str]]] = {
+PANELS: dict[str, dict[str, str]] = {
     "Build a dataset": {
-        "doctor": (
-            "glit.cli.doctor:doctor_command",
-            "Check whether a build would work here; estimate time and disk. Exits 1 if it would "
-            "fail.",
-        ),
-        "estimate": (
-            "glit.cli.doctor:estimate_command",
-            "Estimate a large build from a small one: hours, money, bytes, files and tokens.",
-        ),
-        "recipes": (
-            "glit.cli.recipes:recipes_command",
-            "List the recipes and their missing models and packages, or print one recipe in full.",
-        ),
-        "build": (
-            "glit.cli.build:build_command",
-            "Build a dataset from images. Run the same command again to resume.",
-        ),
-        "status": (
-            "glit.cli.inspect:status_command",
-            "Show what is done, pending and dropped, per stage. --json adds the dataset's "
-            "statistics.",
-        ),
-        "add": (
-            "glit.cli.build:add_command",
-            "Add new images without redoing the old ones. Run the same command again to resume.",
-        ),
-        "retry": (
-            "glit.cli.build:retry_command",
-            "Process the dropped samples again and merge the ones that succeed.",
-        ),
-        "trust": (
-            "glit.cli.build:trust_command",
-            "Confirm a recipe file that asks for pickles, keys, another machine or other files.",
-        ),
-        "lock": (
-            "glit.cli.build:lock_command",
-            "Record the models of a recipe on this machine, for glit build --locked.",
-        ),
-        "clean": (
-            "glit.cli.inspect:clean_command",
-            "Remove the resumable state (work/). A finished dataset stays.",
-        ),
+        "doctor": "glit.cli.doctor:doctor_command",
+        "estimate": "glit.cli.doctor:estimate_command",
+        "recipes": "glit.cli.recipes:recipes_command",
+        "build": "glit.cli.build:build_command",
+        "status": "glit.cli.inspect:status_command",
+        "add": "glit.cli.build:add_command",
+        "retry": "glit.cli.build:retry_command",
+        "trust": "glit.cli.build:trust_command",
+        "lock": "glit.cli.build:lock_command",
+        "clean": "glit.cli.inspect:clean_command",
     },
     "Look at it": {
-        "view": (
-            "glit.cli.look:view_command",
-            "Write an HTML report of a dataset, a comparison or training runs; tell what differs "
-            "between two datasets.",
-        ),
-        "explain": (
-            "glit.cli.look:explain_command",
-            "Follow one image from its file to its pairs, or to the reason for its drop.",
-        ),
-        "query": (
-            "glit.cli.inspect:query_command",
-            "Query the dataset with SQL, read-only. Cannot access files outside the dataset.",
-        ),
-        "stats": (
-            "glit.cli.inspect:stats_command",
-            "Count words, sentences and tokens of captions, as papers' tables do.",
-        ),
-        "audit": (
-            "glit.cli.audit:audit_command",
-            "Look for faults in a dataset or a published file; exit code 1 if one is an error.",
-        ),
-        "verify": (
-            "glit.cli.inspect:verify_command",
-            "Check every promise of the data format. Prints one line per breach and exits 1.",
-        ),
+        "view": "glit.cli.look:view_command",
+        "explain": "glit.cli.look:explain_command",
+        "query": "glit.cli.inspect:query_command",
+        "stats": "glit.cli.inspect:stats_command",
+        "audit": "glit.cli.audit:audit_command",
+        "verify": "glit.cli.inspect:verify_command",
     },
     "Change it": {
-        "pairs": (
-            "glit.cli.pairs:pairs_app",
-            "Judge pairs by eye; calibrate on the verdicts; certify and correct a dataset.",
-        ),
-        "pair": (
-            "glit.cli.curate:pair_command",
-            "Write the dataset with the pairs of another rule. Needs no model and no pixels.",
-        ),
-        "select": (
-            "glit.cli.curate:select_command",
-            "Write some samples as a new dataset, or divide them into parts. Without --distinct "
-            "it needs no model.",
-        ),
-        "merge": (
-            "glit.cli.curate:merge_command",
-            "Write the samples of several datasets as one. A repeated image is taken once.",
-        ),
-        "overlap": (
-            "glit.cli.curate:overlap_command",
-            "Find a dataset's images that resemble one of a test set; exit code 1 if any do.",
-        ),
+        "pairs": "glit.cli.pairs:pairs_app",
+        "pair": "glit.cli.curate:pair_command",
+        "select": "glit.cli.curate:select_command",
+        "merge": "glit.cli.curate:merge_command",
+        "overlap": "glit.cli.curate:overlap_command",
     },
     "Share it": {
-        "import": (
-            "glit.cli.imports:import_command",
-            "Convert published captions to a file for glit build --captions. Lists missing images.",
-        ),
-        "export": (
-            "glit.cli.share:export_command",
-            "Write the dataset, or the samples of a condition, in another format.",
-        ),
-        "attach": (
-            "glit.cli.share:attach_command",
-            "Find the pictures of a dataset that was published without them. Run it again to "
-            "resume.",
-        ),
-        "push": (
-            "glit.cli.share:push_command",
-            "Upload a finished dataset to the Hugging Face Hub. Run it again to resume.",
-        ),
+        "import": "glit.cli.imports:import_command",
+        "export": "glit.cli.share:export_command",
+        "attach": "glit.cli.share:attach_command",
+        "push": "glit.cli.share:push_command",
     },
     "Learn from it": {
-        "train": (
-            "glit.cli.train:train_command",
-            "Fine-tune CLIP on a dataset. Under torchrun, uses several processes.",
-        ),
-        "eval": (
-            "glit.cli.evaluate:eval_command",
-            "Measure one model, or several with --compare, in one table.",
-        ),
-        "import-model": (
-            "glit.cli.imports:import_model_command",
-            "Convert a published CLIP checkpoint, such as Long-CLIP's, to a folder for glit "
-            "train, eval and build. Runs no code in the file.",
-        ),
+        "train": "glit.cli.train:train_command",
+        "eval": "glit.cli.evaluate:eval_command",
+        "import-model": "glit.cli.imports:import_model_command",
     },
     "Try and research": {
-        "sample": (
-            "glit.cli.sample:sample_command",
-            "Write twelve photographs with captions and boxes made by hand, as a finished dataset.",
-        ),
-        "scenes": (
-            "glit.cli.scenes:scenes_command",
-            "Draw procedural scenes with long captions and ground truth.",
-        ),
-        "bench": (
-            "glit.cli.bench:bench_app",
-            "Measure speed and compare objectives, in ratios on one machine.",
-        ),
-        "interpolate": (
-            "glit.cli.train:interpolate_command",
-            "Interpolate the weights between a model and its fine-tuned version (WiSE-FT).",
-        ),
+        "sample": "glit.cli.sample:sample_command",
+        "scenes": "glit.cli.scenes:scenes_command",
+        "bench": "glit.cli.bench:bench_app",
+        "interpolate": "glit.cli.train:interpolate_command",
     },
 }
-"""The commands by what they are for: the place of each one's function, and the first paragraph of
-its docstring."""
+"""The commands by what they are for, each with the place of its function."""
 RENAMED: dict[str, dict[str, str]] = {
     "bench": {"--images": "--num", "--together": "--neighbours"},
 }

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""What several commands share: checks and parsers of their options, and what they print."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import glob
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -67,30 +67,6 @@ def _is_missing(value: str) -> bool:
     )
 
 
-QuietOption = Annotated[
-    bool, typer.Option("-q", "--quiet", help="Print the result only, no progress.")
-]
-OfflineOption = Annotated[
-    bool,
-    typer.Option(
-        "--offline",
-        help="Download no model, as with HF_HUB_OFFLINE=1; an error names the command that does.",
-        callback=go_offline,
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-DatasetArgument = Annotated[
-    str, typer.Argument(help="The dataset's folder or address.", callback=existing_dataset)
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Override a recipe key: table.key=value; repeatable."),
-]
-ImageRootOption = Annotated[
-    str, typer.Option("--image-root", help="The images' folder, if the dataset stores paths only.")
-]
-
-
 def progress_bar(*, quiet: bool) -> StageProgress:
     """A progress bar on standard error; none if it is quiet."""
     from glit.runtime.progress import StageProgress
@@ -115,6 +91,16 @@ def count(given: str | float) -> int:
         return round(float(text.removesuffix(unit)) * _SIZES.get(unit, 1))
     except (ValueError, OverflowError):
         raise typer.BadParameter(f"{text}: want a number such as 250000 or 10M") from None
+
+
+def share(given: str | float) -> float:
+    """A share of the command line, ``5%`` or ``0.05``; or the default."""
+    text = str(given)
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        raise typer.BadParameter(f"{text}: want a share such as 5% or 0.05") from None
+    return number / 100 if text.endswith("%") else number
 
 
 def page_of(folder: str | Path) -> str:

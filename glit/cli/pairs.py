@@ -10,19 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from glit import api
-from glit.cli.options import (
-    DatasetArgument,
-    ImageRootOption,
-    JsonOption,
-    QuietOption,
-    SetOption,
-    progress_bar,
-)
+from glit.cli.derived import command, command_of
+from glit.cli.options import progress_bar
 from glit.errors import UserError
 from glit.plain import as_plain
 from glit.runtime.terminal import Console, visible
@@ -32,17 +26,7 @@ if TYPE_CHECKING:
     from glit.curate.certified import Outcome
     from glit.runtime.local_server import Site
 
-_HELP = "Judge pairs by eye; calibrate on the verdicts; certify and correct a dataset."
-pairs_app = typer.Typer(add_completion=False, no_args_is_help=True, help=_HELP)
-
-VerdictsOption = Annotated[
-    Path,
-    typer.Option("--verdicts", help="The JSON Lines file of your verdicts; one line per answer."),
-]
-ByOption = Annotated[str, typer.Option("--by", help="Your name. Default: your login name.")]
-PortOption = Annotated[
-    int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes a free one.")
-]
+pairs_app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 
 @pairs_app.callback()
@@ -51,26 +35,31 @@ def _pairs() -> None:
 
 
 @pairs_app.command("label")
+@command
 def label_command(
-    dataset: DatasetArgument,
-    verdicts: VerdictsOption,
-    num: Annotated[int, typer.Option("--num", min=1, help="Number of pairs, one per image.")] = 100,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed for choosing the pairs.")] = 0,
-    by: ByOption = "",
-    settle: Annotated[
-        bool,
-        typer.Option(help="Of an audit, show the items on which people disagree, and settle them."),
-    ] = False,
-    judged: Annotated[
-        Path | None,
-        typer.Option("--judged", help="Of an audit of repairs, the opinions that propose them."),
-    ] = None,
-    port: PortOption = 0,
+    *,
+    dataset: str,
+    verdicts: Path,
+    num: int = 100,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    by: str = "",
+    settle: Annotated[bool, typer.Option("--settle/--no-settle")] = False,
+    judged: Path | None = None,
+    port: int = 0,
 ) -> None:
     """Show pairs in a browser on this machine and record your verdicts. Ctrl-C ends it.
 
     If the file is a plan of glit pairs certify, the plan chooses what is shown, and --by says who
     judges.
+
+    Args:
+        verdicts: the JSON Lines file of your verdicts; one line per answer.
+        num: number of pairs, one per image.
+        seed: seed for choosing the pairs.
+        by: your name. Default: your login name.
+        settle: of an audit, show the items on which people disagree, and settle them.
+        judged: of an audit of repairs, the opinions that propose them.
+        port: the port; 0 takes a free one.
     """
     from glit.dataset.reader import Dataset
     from glit.label.audit_server import AuditQuestions
@@ -105,21 +94,23 @@ def _serve(site: Site, port: int, *, what: str, after: str) -> None:
 
 
 @pairs_app.command("calibrate")
+@command_of(api.calibrate)
 def calibrate_command(
-    dataset: Annotated[str, typer.Argument(help="The dataset whose pairs you judged.")],
-    verdicts: VerdictsOption,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The calibration file to write.")],
-    recipe: Annotated[
-        str | None,
-        typer.Option("-r", "--recipe", help="The recipe of the rule. Default: the dataset's own."),
-    ] = None,
-    settings: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    dataset: str,
+    verdicts: Annotated[Path, typer.Option()],
+    output: Annotated[Path, typer.Option("-o")],
+    as_json: bool = False,
+    **given: Any,
 ) -> None:
-    """Fit pair probabilities to your verdicts, for the dataset's rule or another one."""
+    """Fit pair probabilities to your verdicts, for the dataset's rule or another one.
+
+    Args:
+        output: the calibration file to write.
+    """
     from glit.errors import InputError
 
-    report = api.calibrate(dataset, verdicts, recipe=recipe, settings=settings or ())
+    report = api.calibrate(dataset, verdicts, **given)
     kept = json.dumps(report.calibration.as_dict(), indent=2, sort_keys=True)
     try:
         output.write_text(kept + "\n", encoding="utf-8")
@@ -144,26 +135,16 @@ def calibrate_command(
 
 
 @pairs_app.command("judge")
+@command_of(api.judge)
 def judge_command(
-    dataset: DatasetArgument,
-    judged: Annotated[
-        Path, typer.Option("--judged", help="The JSON Lines file of the model's opinions.")
-    ],
-    recipe: Annotated[
-        str | None,
-        typer.Option("-r", "--recipe", help="The recipe whose \\[caption] table names the model."),
-    ] = None,
-    settings: SetOption = None,
-    of: Annotated[str, typer.Option("--of", help="pairs, sentences, phrases or boxes.")] = "pairs",
-    where: Annotated[
-        str, typer.Option("--where", help="Judge only samples that meet this SQL condition.")
-    ] = "",
-    num: Annotated[
-        int | None,
-        typer.Option("--num", min=1, help="Ask about a random draw of so many. Default: all."),
-    ] = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    *,
+    dataset: str,
+    judged: Annotated[Path, typer.Option()],
+    of: str,
+    num: int | None,
+    quiet: bool = False,
+    as_json: bool = False,
+    **given: Any,
 ) -> None:
     """Ask a vision-language model whether pairs are right. Run it again to resume.
 
@@ -172,10 +153,7 @@ def judge_command(
     """
     with progress_bar(quiet=quiet or as_json) as progress:
         progress.begin("judge", total=num or 0, done=0, drops=False)
-        found = api.judge(
-            dataset, judged, recipe=recipe, settings=settings or (), of=of, where=where, num=num,
-            report=progress.advance,
-        )  # fmt: skip
+        found = api.judge(dataset, judged, of=of, num=num, report=progress.advance, **given)
     counts = Counter(each.verdict for each in found.judged.of.values())
     if as_json:
         said = {"asked": found.asked, "failed": found.failed, "verdicts": counts}
@@ -190,61 +168,17 @@ def judge_command(
 
 
 @pairs_app.command("certify")
+@command_of(api.certify)
 def certify_command(
-    dataset: DatasetArgument,
-    verdicts: Annotated[
-        list[Path],
-        typer.Option("--verdicts", help="The audit's file; repeat it for several people's files."),
-    ],
-    of: Annotated[
-        str | None,
-        typer.Option("--of", help="pairs (default), sentences, phrases, boxes, or repairs."),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option("--where", help="Judge only samples that meet this SQL condition."),
-    ] = None,
-    error: Annotated[
-        float | None,
-        typer.Option("--error", help="Largest share of wrong ones to claim. Default: 0.05."),
-    ] = None,
-    confidence: Annotated[
-        float | None, typer.Option("--confidence", help="Confidence of the claim. Default: 0.95.")
-    ] = None,
-    part: Annotated[
-        str | None,
-        typer.Option(
-            "--part", help="Claim it of all, or of the largest part by probability. Default: all."
-        ),
-    ] = None,
-    unsure: Annotated[
-        str | None,
-        typer.Option("--unsure", help="Count 'cannot tell' as wrong (default) or right."),
-    ] = None,
-    num: Annotated[
-        int | None,
-        typer.Option("--num", min=1, help="The number of verdicts you plan. Default: computed."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seed of the draw. Default: 0.")
-    ] = None,
-    judged: Annotated[
-        Path | None,
-        typer.Option(
-            "--judged", help="Opinions of glit pairs judge; fewer verdicts are then needed."
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Write the certified dataset here. Pairs outside a certified part lose their "
-            "region.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    *,
+    dataset: str,
+    verdicts: Annotated[list[Path], typer.Option()],
+    seed: Annotated[int | None, typer.Option(min=0)],
+    judged: Path | None,
+    output: Path | None,
+    quiet: bool = False,
+    as_json: bool = False,
+    **given: Any,
 ) -> None:
     """Prove that few pairs are wrong, from verdicts on some of them.
 
@@ -253,9 +187,8 @@ def certify_command(
     """
     with progress_bar(quiet=quiet or as_json or output is None) as progress:
         found = api.certify(
-            dataset, list(verdicts), of=of, where=where, error=error, confidence=confidence,
-            part=part, unsure=unsure, seed=seed, num=num, judged=judged, output=output,
-            progress=progress,
+            dataset, verdicts, seed=seed, judged=judged, output=output,
+            progress=progress, **given,
         )  # fmt: skip
     if as_json:
         print(json.dumps(as_plain(found)))
@@ -315,22 +248,24 @@ def _command(name: str, dataset: str, verdicts: Path, judged: Path | None = None
 
 
 @pairs_app.command("correct")
+@command
 def correct_command(
-    dataset: DatasetArgument,
-    corrections: Annotated[
-        Path,
-        typer.Option(
-            "--corrections", help="The JSON Lines file of corrections; one line per step."
-        ),
-    ],
-    by: ByOption = "",
-    where: Annotated[
-        str, typer.Option("--where", help="Show only samples that meet this SQL condition.")
-    ] = "",
-    port: PortOption = 0,
-    image_root: ImageRootOption = "",
+    *,
+    dataset: str,
+    corrections: Path,
+    by: str = "",
+    where: str = "",
+    port: int = 0,
+    image_root: str = "",
 ) -> None:
-    """Open a page on this machine to correct boxes, sentences and pairs. Ctrl-C ends it."""
+    """Open a page on this machine to correct boxes, sentences and pairs. Ctrl-C ends it.
+
+    Args:
+        corrections: the JSON Lines file of corrections; one line per step.
+        by: your name. Default: your login name.
+        where: show only samples that meet this SQL condition.
+        port: the port; 0 takes a free one.
+    """
     from glit.corrections.server import CorrectSite, Samples
     from glit.dataset.reader import Dataset
 
@@ -354,35 +289,13 @@ def _login() -> str:
 
 
 @pairs_app.command("apply")
+@command_of(api.apply_corrections)
 def apply_command(
-    dataset: Annotated[str, typer.Argument(help="The dataset that was corrected.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    corrections: Annotated[
-        list[Path] | None,
-        typer.Option("--corrections", help="A file of glit pairs correct; repeatable."),
-    ] = None,
-    judged: Annotated[
-        Path | None,
-        typer.Option("--judged", help="Opinions of glit pairs judge, whose repairs are taken."),
-    ] = None,
-    verdicts: Annotated[
-        list[Path] | None,
-        typer.Option("--verdicts", help="The audit that proves these repairs; repeatable."),
-    ] = None,
-    matcher: Annotated[
-        str,
-        typer.Option("--matcher", help="The dataset's matcher, if its name does not find it."),
-    ] = "",
-    image_root: ImageRootOption = "",
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    *, dataset: str, output: str, quiet: bool = False, as_json: bool = False, **given: Any
 ) -> None:
     """Write the dataset with corrections, and print how many pairs people left as right."""
     with progress_bar(quiet=quiet or as_json) as progress:
-        applied = api.apply_corrections(
-            dataset, output, corrections or [], judged=judged, verdicts=verdicts or [],
-            matcher=matcher, image_root=image_root, progress=progress,
-        )  # fmt: skip
+        applied = api.apply_corrections(dataset, output, progress=progress, **given)
     for warning in applied.warnings:
         print(visible(warning), file=sys.stderr)
     if as_json:

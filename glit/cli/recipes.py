@@ -8,25 +8,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glit.cli.options import JsonOption, SetOption
+from glit.cli.derived import command
 from glit.runtime.terminal import Console, visible
 
 if TYPE_CHECKING:
     from glit.doctor.needs import Needs
 
 
+@command
 def recipes_command(
-    recipe: Annotated[
-        str | None,
-        typer.Argument(help="A built-in recipe or a TOML file. Without it, a list of all."),
-    ] = None,
-    settings: SetOption = None,
-    as_json: JsonOption = False,
+    *,
+    recipe: Annotated[str | None, typer.Argument()] = None,
+    settings: list[str] | None = None,
+    as_json: bool = False,
 ) -> None:
     """List the recipes and their missing models and packages, or print one recipe in full.
 
     Nothing is downloaded. A recipe that is shown whole is a TOML file: save it, change it, and give
     the file as -r.
+
+    Args:
+        recipe: a built-in recipe or a TOML file. Without it, a list of all.
     """
     from glit.doctor.needs import all_needs, as_toml, needs_of
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from glit.cli.options import QuietOption, hold, name_next, progress_bar
+from glit.cli.derived import command
+from glit.cli.options import hold, name_next, progress_bar
 from glit.storage.outputs import local_folder
 
 
-def sample_command(
-    context: typer.Context,
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    quiet: QuietOption = False,
-) -> None:
-    """Write twelve photographs with captions and boxes made by hand, as a finished dataset."""
+@command
+def sample_command(*, context: typer.Context, output: str, quiet: bool = False) -> None:
+    """Write twelve photographs with captions and boxes made by hand, as a finished dataset.
+
+    Args:
+        output: the folder to write.
+    """
     from glit.sample import write_sample
 
     folder = local_folder(output)

@@ -6,39 +6,39 @@ from typing import Annotated, Literal
 
 import typer
 
-from glit.cli.options import QuietOption, hold, name_next, progress_bar
+from glit.cli.derived import command
+from glit.cli.options import hold, name_next, progress_bar
 from glit.errors import UserError
 from glit.storage.outputs import local_folder
 
 
+@command
 def scenes_command(
+    *,
     context: typer.Context,
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    num: Annotated[int, typer.Option("-n", "--num", min=1, help="Number of scenes.")],
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the scenes.")] = 0,
-    level: Annotated[
-        Literal["easy", "normal", "hard", "varied"],
-        typer.Option(
-            "--level",
-            help="How similar the objects of a scene are; varied: as hard, with captions that "
-            "begin in many ways.",
-        ),
-    ] = "normal",
-    size: Annotated[int, typer.Option("--size", min=64, max=1024, help="Side in pixels.")] = 128,
-    image_format: Annotated[
-        Literal["png", "jpeg"], typer.Option("--format", help="Image file format.")
-    ] = "png",
-    masks: Annotated[
-        bool,
-        typer.Option("--masks", help="Also write NAME.json with the masks beside every image."),
-    ] = False,
-    short: Annotated[
-        bool,
-        typer.Option("--short", help="Also write short captions into captions.jsonl."),
-    ] = False,
-    quiet: QuietOption = False,
+    output: str,
+    num: Annotated[int, typer.Option("-n", min=1)],
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    level: Literal["easy", "normal", "hard", "varied"] = "normal",
+    size: Annotated[int, typer.Option(min=64, max=1024)] = 128,
+    image_format: Annotated[Literal["png", "jpeg"], typer.Option("--format")] = "png",
+    masks: bool = False,
+    short: bool = False,
+    quiet: bool = False,
 ) -> None:
-    """Draw procedural scenes with long captions and ground truth."""
+    """Draw procedural scenes with long captions and ground truth.
+
+    Args:
+        output: the folder to write.
+        num: number of scenes.
+        seed: seed of the scenes.
+        level: how similar the objects of a scene are; varied: as hard, with captions that begin in
+            many ways.
+        size: side in pixels.
+        image_format: image file format.
+        masks: also write NAME.json with the masks beside every image.
+        short: also write short captions into captions.jsonl.
+    """
     from glit.scenes import write_scenes
 
     folder = local_folder(output)

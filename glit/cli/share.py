@@ -4,46 +4,40 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from glit import api
-from glit.cli.options import DatasetArgument, ImageRootOption, JsonOption, QuietOption, progress_bar
+from glit.cli.derived import command_of
+from glit.cli.options import progress_bar
 from glit.exporters import EXPORTERS
 from glit.storage.outputs import local_folder
 
 
+@command_of(api.export, without=["grid", "images", "thumbnails"])
 def export_command(
-    dataset: DatasetArgument,
-    to: Annotated[str, typer.Option("--to", help=f"The format: {', '.join(EXPORTERS)}.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    embeddings: Annotated[
-        str, typer.Option("--embeddings", help="For lance: also write image vectors of this CLIP.")
-    ] = "",
-    where: Annotated[
-        str, typer.Option("--where", help="Write only samples that meet this SQL condition.")
-    ] = "",
-    no_grid: Annotated[
-        bool, typer.Option("--no-grid", help="Leave out the grid's regions, and their pairs.")
-    ] = False,
-    reencode: Annotated[
-        bool,
-        typer.Option("--reencode", help="Write pictures that are not JPEG, PNG or WebP as PNG."),
-    ] = False,
-    without_images: Annotated[
-        bool,
-        typer.Option("--without-images", help="For hf: leave out the pictures, keep thumbnails."),
-    ] = False,
-    no_thumbnails: Annotated[
-        bool,
-        typer.Option("--no-thumbnails", help="Of pictures that are left out, keep only hashes."),
-    ] = False,
-    image_root: ImageRootOption = "",
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    *,
+    dataset: str,
+    to: Annotated[str, typer.Option(help=f"The format: {', '.join(EXPORTERS)}.")],
+    output: str,
+    embeddings: str,
+    where: str,
+    reencode: bool,
+    image_root: str,
+    no_grid: bool = False,
+    without_images: bool = False,
+    no_thumbnails: bool = False,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """Write the dataset, or the samples of a condition, in another format."""
+    """Write the dataset, or the samples of a condition, in another format.
+
+    Args:
+        no_grid: leave out the grid's regions, and their pairs.
+        without_images: for hf: leave out the pictures, keep thumbnails.
+        no_thumbnails: of pictures that are left out, keep only hashes.
+    """
     from glit.dataset.select import narrowed
     from glit.exporters import export
 
@@ -72,28 +66,25 @@ def export_command(
         print(f"read by: {readers}")
 
 
+@command_of(api.push, without=["images"])
 def push_command(
-    dataset: Annotated[str, typer.Argument(help="The folder of a finished dataset.")],
-    repository: Annotated[str, typer.Argument(help="The repository on the Hub: OWNER/NAME.")],
-    private: Annotated[
-        bool, typer.Option("--private", help="Make a private repository. Default: public.")
-    ] = False,
-    licence: Annotated[
-        str, typer.Option("--license", help="Licence for the uploaded card, as cc-by-4.0.")
-    ] = "",
-    without_images: Annotated[
-        bool,
-        typer.Option("--without-images", help="Upload hashes and thumbnails in their place."),
-    ] = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    *,
+    dataset: Annotated[str, typer.Argument()],
+    repository: str,
+    without_images: bool = False,
+    quiet: bool = False,
+    as_json: bool = False,
+    **given: Any,
 ) -> None:
-    """Upload a finished dataset to the Hugging Face Hub. Run it again to resume."""
+    """Upload a finished dataset to the Hugging Face Hub. Run it again to resume.
+
+    Args:
+        without_images: upload hashes and thumbnails in their place.
+    """
     with progress_bar(quiet=quiet) as progress:
         pushed = api.push(
-            dataset, repository, private=private, licence=licence, images=not without_images,
-            progress=progress,
-        )  # fmt: skip
+            dataset, repository, images=not without_images, progress=progress, **given
+        )
     if as_json:
         print(json.dumps(asdict(pushed)))
         return
@@ -102,15 +93,14 @@ def push_command(
     print(f"{done}: {pushed.url} ({what}; glit reads {pushed.address})")
 
 
+@command_of(api.attach)
 def attach_command(
-    dataset: DatasetArgument,
-    images: Annotated[
-        list[str],
-        typer.Option("--images", help="Your pictures: a folder, glob, list or tar; repeatable."),
-    ],
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    *,
+    dataset: str,
+    images: Annotated[list[str], typer.Option()],
+    output: str,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Find the pictures of a dataset that was published without them. Run it again to resume."""
     from glit.attaching.found import WAYS

@@ -8,46 +8,36 @@ from typing import Annotated, Any
 
 import typer
 
-from glit.cli.options import OfflineOption, QuietOption, SetOption, existing_dataset, progress_bar
+from glit import api
+from glit.cli.derived import command, command_of
+from glit.cli.options import progress_bar
 from glit.runtime.progress import duration
 from glit.runtime.ranks import rank
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
 
+@command_of(api.train)
 def train_command(
-    dataset: Annotated[
-        str,
-        typer.Argument(help="A finished dataset, folder or address.", callback=existing_dataset),
-    ],
-    output: Annotated[str, typer.Option("-o", "--output", help="The run's folder.")],
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            "-r",
-            "--recipe",
-            help="A built-in recipe or a TOML file. Default: fast-goal on a GPU, else mini; with "
-            "--resume, the run's own settings.",
-        ),
-    ] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option("--objective", help="Replace the recipe's objective: clip, fast-goal, ..."),
-    ] = None,
-    settings: SetOption = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Continue from the run's last checkpoint with its settings."),
-    ] = False,
-    ray_workers: Annotated[
-        int,
-        typer.Option("--ray-workers", min=0, help="Processes to start with Ray Train; 0: off."),
-    ] = 0,
-    offline: OfflineOption = False,
-    quiet: QuietOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON lines.")] = False,
+    *,
+    dataset: str,
+    run: Annotated[str, typer.Option("-o", "--output")],
+    recipe: str | None = None,
+    resume: bool,
+    ray_workers: Annotated[int, typer.Option(min=0)] = 0,
+    offline: bool = False,
+    quiet: bool = False,
+    as_json: bool = False,
+    **given: Any,
 ) -> None:
-    """Fine-tune CLIP on a dataset. Under torchrun, uses several processes."""
+    """Fine-tune CLIP on a dataset. Under torchrun, uses several processes.
+
+    Args:
+        recipe: a built-in recipe or a TOML file. Default: fast-goal on a GPU, else mini; with
+            ``resume``, the run's own settings.
+        as_json: print metrics as JSON lines.
+        ray_workers: processes to start with Ray Train; 0: off.
+    """
     from glit.recipes.extras import require
 
     require("train", needed_for="glit train")
@@ -59,7 +49,7 @@ def train_command(
     from glit.training.loop import train
     from glit.training.run_file import config_of, trained_parameters
 
-    run = local_folder(output)
+    folder = local_folder(run)
     console = Console(stderr=as_json, highlight=False, quiet=rank() > 0)  # torchrun starts several
 
     def report(line: dict[str, float | int | str]) -> None:
@@ -70,44 +60,46 @@ def train_command(
 
     if recipe is None and not resume:
         recipe = _default_recipe(console)
-    config = config_of(
-        run, recipe=recipe, objective=objective, settings=settings or [], resume=resume,
-        known_tables=known_tables,
-    )  # fmt: skip
+    config = config_of(folder, recipe=recipe, resume=resume, known_tables=known_tables, **given)
     if not (quiet or as_json):
         console.print(f"loading {config.model} for {config.objective} on {dataset}", soft_wrap=True)
         if note := short_text_note(config, dataset):
             console.print(note, soft_wrap=True)
     how: Any = {"resume": resume, "open_measure": open_validation}
     if ray_workers:
-        result = train_on_ray(config, dataset, run, num_workers=ray_workers, **how)
+        result = train_on_ray(config, dataset, folder, num_workers=ray_workers, **how)
     else:
-        result = train(config, dataset, run, report=report, **how)
+        result = train(config, dataset, folder, report=report, **how)
     if result.interrupted:
         console.print(
             f"stopped after step {result.step} of {result.total_steps}; continue with --resume"
         )
         raise typer.Exit(128 + (result.signum or signal.SIGINT))
-    taken = model_of_run(run).checkpoint
+    taken = model_of_run(folder).checkpoint
     console.print(
-        f"trained {result.step} step{'s' * (result.step != 1)}, {trained_parameters(run)}; "
-        f"glit eval takes {run / taken.partition(',')[0]} ({taken})",
+        f"trained {result.step} step{'s' * (result.step != 1)}, {trained_parameters(folder)}; "
+        f"glit eval takes {folder / taken.partition(',')[0]} ({taken})",
         soft_wrap=True,
     )
 
 
+@command
 def interpolate_command(
-    start: Annotated[str, typer.Argument(help="The model that END was fine-tuned from.")],
-    end: Annotated[
-        str, typer.Argument(help="A run of glit train (its best checkpoint), or a folder.")
-    ],
-    output: Annotated[str, typer.Option("-o", "--output", help="The folder to write.")],
-    alpha: Annotated[
-        float, typer.Option("--alpha", help="Position between START (0) and END (1).", min=0, max=1)
-    ] = 0.5,
-    quiet: QuietOption = False,
+    *,
+    start: Annotated[str, typer.Argument()],
+    end: Annotated[str, typer.Argument()],
+    output: str,
+    alpha: Annotated[float, typer.Option(min=0, max=1)] = 0.5,
+    quiet: bool = False,
 ) -> None:
-    """Interpolate the weights between a model and its fine-tuned version (WiSE-FT)."""
+    """Interpolate the weights between a model and its fine-tuned version (WiSE-FT).
+
+    Args:
+        start: the model that END was fine-tuned from.
+        end: a run of glit train (its best checkpoint), or a folder.
+        output: the folder to write.
+        alpha: position between START (0) and END (1).
+    """
     from glit.recipes.extras import require
 
     require("models", needed_for="glit interpolate")

@@ -142,9 +142,9 @@ def test_the_commands_of_the_page(
     given = group.commands["eval"].make_context("eval", [task, *shlex.split(words)]).params
     collection = open_collection(
         given["dataset"],
-        load_table(EvaluateConfig, "mini", overrides=given["settings"] or []),
+        load_table(EvaluateConfig, "mini", overrides=given["settings"]),
         kind=given["kind"],
-        images=given["images"],
+        images=given["images"] and Path(given["images"]),
         split=given.get("split"),
     )
     assert (len(collection.captions), sum(map(len, collection.captions))) == counted
