@@ -7,7 +7,7 @@ same bytes with other numbers between them. Other pages are left to ``page_heade
 
 from __future__ import annotations
 
-from typing import BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -30,7 +30,7 @@ _LOOKED_UP, _DELTA_BYTE_ARRAY = (2, 8), 7
 """Encodings that take values from a dictionary, and one that repeats the value before."""
 
 
-def usual_totals(file: BinaryIO, footer: pq.FileMetaData, widths: list[int]) -> np.ndarray:
+def usual_totals(file: Any, footer: pq.FileMetaData, widths: list[int]) -> np.ndarray:
     """Most bytes that columns decode to, by row group and column; NaN where a page is unusual.
 
     Args:
@@ -57,7 +57,7 @@ def usual_totals(file: BinaryIO, footer: pq.FileMetaData, widths: list[int]) -> 
     return totals
 
 
-def _totals(file: BinaryIO, chunks: np.ndarray, width: np.ndarray) -> np.ndarray:
+def _totals(file: Any, chunks: np.ndarray, width: np.ndarray) -> np.ndarray:
     """Bounds of columns: where they begin, where their dictionaries do, bytes, and values."""
     start, dictionary, size, num_values = chunks.T
     start = np.where((dictionary > 0) & (dictionary < start), dictionary, start)
@@ -92,7 +92,7 @@ def _totals(file: BinaryIO, chunks: np.ndarray, width: np.ndarray) -> np.ndarray
 
 
 def _read(
-    file: BinaryIO, start: np.ndarray, size: np.ndarray
+    file: Any, start: np.ndarray, size: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Bytes of parts of a file; where each column begins in them, and where its part ends."""
     order = np.argsort(start)
