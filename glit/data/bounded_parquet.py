@@ -7,16 +7,20 @@ one before them, make gigabytes of kilobytes. The headers of the pages bound it
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.data.limits import BATCH_BYTES, IMAGES_BYTES, TABLE_BYTES
 from glit.data.page_headers import HEADER_BYTES, Page, pages
+from glit.data.usual_pages import usual_totals
 
 _DICTIONARY = (2, 8)
 _DELTA_BYTE_ARRAY = 7
@@ -115,8 +119,18 @@ class BoundedParquet(pq.ParquetFile):
 
     def check(self) -> None:
         """Look at every row group; raises ValueError as :meth:`read_row_group`."""
-        for i in range(self.metadata.num_row_groups):
-            sizes = self._sizes(i, None)
+        columns = [self.schema.column(number) for number in range(self.metadata.num_columns)]
+        with contextlib.nullcontext(self._bytes) if self._bytes else open(self._path, "rb") as file:
+            totals = usual_totals(file, self.metadata, [_width(each) for each in columns])
+        enough = min(IMAGES_BYTES, self._most)
+        for i in np.flatnonzero(~(totals.sum(axis=1) <= enough)).tolist():  # NaN is too much
+            found = {c.path: total for c, total in zip(columns, totals[i].tolist(), strict=True)}
+            unusual = [name for name, total in found.items() if math.isnan(total)]
+            sizes = self._sizes(i, unusual) | {
+                name: _Size(total=int(total), longest=0, nested=False)
+                for name, total in found.items()
+                if name not in unusual
+            }
             if not self._fits(sizes):
                 raise self._too_much(i, sum(size.total for size in sizes.values()))
 
@@ -193,11 +207,16 @@ def _sizes(chosen: Iterable[tuple[str, Any, Any, int, int]], file: _Held) -> dic
     }
 
 
+def _width(column: Any) -> int:
+    """Bytes of each value of a column; 0 where they differ."""
+    fixed = column.physical_type == "FIXED_LEN_BYTE_ARRAY"
+    return column.length if fixed else _WIDTHS.get(column.physical_type, 0)
+
+
 def _bound(found: list[Page], chunk: Any, column: Any, file: Any) -> _Size:
     """Bounds of a column, by its pages."""
-    width = column.length if column.physical_type == "FIXED_LEN_BYTE_ARRAY" else None
-    width = width or _WIDTHS.get(column.physical_type)
-    values, total, longest = 0, 0, width or 0
+    width = _width(column)
+    values, total, longest = 0, 0, width
     dictionary = next((page for page in found if page.is_dictionary), None)
     looked_up = 0
     for page in found:
@@ -212,7 +231,7 @@ def _bound(found: list[Page], chunk: Any, column: Any, file: Any) -> _Size:
             longest = max(longest, page.num_bytes)
         else:
             longest = max(longest, page.num_bytes)
-    total += values * (_PER_VALUE + (width or 0))
+    total += values * (_PER_VALUE + width)
     if looked_up and dictionary:
         value = dictionary.num_bytes
         if dictionary.num_bytes <= IMAGES_BYTES and looked_up * value > BATCH_BYTES:

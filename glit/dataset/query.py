@@ -127,6 +127,8 @@ def open_connection(dataset: Dataset) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"python_enable_replacements": "false"})
     if dataset.is_local:
         _check_files(dataset)
+        # with it, a query of a million rows in 10,000 row groups took a tenth more CPU time
+        connection.execute("SET disable_parquet_prefetching = true")
     else:
         connection.register_filesystem(DatasetFiles(dataset.sizes, dataset.read_range))
     data = [_place(dataset, name) for name in dataset.files]
@@ -158,7 +160,8 @@ def open_connection(dataset: Dataset) -> duckdb.DuckDBPyConnection:
 
 def _check_files(dataset: Dataset) -> None:
     """Refuse local files whose rows DuckDB would hold by the thousand, whatever they decode to."""
-    for name in (*dataset.files, "drops.parquet", "duplicates.parquet"):
+    data = () if dataset.has_checked_pages else dataset.files
+    for name in (*data, "drops.parquet", "duplicates.parquet"):
         dataset.check_file(name)  # a pipe would be waited for
         try:
             with BoundedParquet(dataset.full(name)) as file:
@@ -193,7 +196,7 @@ def query(path: str, sql: str) -> duckdb.DuckDBPyRelation:
         UserError: no finished dataset, or not a SELECT that DuckDB accepts.
         DatasetError: a file of the dataset is missing or damaged.
     """
-    dataset = Dataset(path)
+    dataset = Dataset(path, check_pages=True)
     connection = open_connection(dataset)
     try:
         check_select(sql, connection)

@@ -13,14 +13,20 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import duckdb
+import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 
 from glit.errors import UserError
 
+_COMPUTE: Any = pyarrow.compute  # its functions are made at run time
 Format = Literal["csv", "json", "parquet"]
 _ROWS_AT_A_TIME = 2048
 _PLAIN_TYPES = re.compile(r"(u?int\d+|bool|(large_)?string(_view)?)$")
 """Arrow types whose values are written as they are."""
+_SAME_IN_SQL = re.compile(r"(VARCHAR|BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER)$")
+"""DuckDB's types whose values its JSON has as Python's does."""
+_ESCAPE = re.compile(rb"\\(u[0-9A-F]{4}|.)")
 
 
 def write_answer(found: duckdb.DuckDBPyRelation, out: BinaryIO, form: Format) -> None:
@@ -78,15 +84,44 @@ def _cell(value: Any) -> Any:
 
 def _json(found: duckdb.DuckDBPyRelation, out: BinaryIO) -> None:
     """A list of objects, one a line."""
-    names = found.columns
-    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=str).encode
     first = b"[\n"
-    for rows in _rows(found, _plain):
-        objects = (encode(dict(zip(names, row, strict=True))) for row in rows)
-        text = ",\n".join(objects)
-        out.write(first + text.encode())
+    for objects in _objects_in_sql(found) if _is_same_in_sql(found) else _objects(found):
+        out.write(first)
+        out.write(objects)
         first = b",\n"
     out.write(b"[\n]\n" if first == b"[\n" else b"\n]\n")
+
+
+def _objects(found: duckdb.DuckDBPyRelation) -> Iterator[bytes]:
+    """Some thousand objects at a time."""
+    names = found.columns
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=str).encode
+    for rows in _rows(found, _plain):
+        yield ",\n".join(encode(dict(zip(names, row, strict=True))) for row in rows).encode()
+
+
+def _is_same_in_sql(found: duckdb.DuckDBPyRelation) -> bool:
+    """Return whether DuckDB writes the values as Python does: whole numbers, texts, booleans."""
+    names, types = found.columns, map(str, found.types)
+    return len({*names}) == len(names) and all(map(_SAME_IN_SQL.match, types))
+
+
+def _objects_in_sql(found: duckdb.DuckDBPyRelation) -> Iterator[bytes]:
+    """As :func:`_objects`, several times as fast, if :func:`_is_same_in_sql`."""
+    parts = []
+    for number, name in enumerate(found.columns, 1):
+        key = json.dumps(name, ensure_ascii=False).replace("'", "''")
+        parts.append(f"'{', ' if parts else '{'}{key}: ', coalesce(to_json(#{number}), 'null')")
+    with found.select(f"concat({', '.join(parts)}, '}}')").to_arrow_reader(
+        _ROWS_AT_A_TIME
+    ) as batches:
+        for batch in batches:
+            whole = pa.ListArray.from_arrays(pa.array([0, len(batch)], pa.int32()), batch.column(0))
+            objects = _COMPUTE.binary_join(whole, ",\n")[0].as_buffer().to_pybytes()
+            # DuckDB has capitals in the numbers of control characters; one byte is found faster
+            if b"\\" in objects and b"\\u" in objects:
+                objects = _ESCAPE.sub(lambda found: found[0].lower(), objects)
+            yield objects
 
 
 def _plain(value: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.data.bounded_parquet import BoundedParquet
+from glit.data.bounded_parquet import BoundedParquet, TooMuch
 from glit.data.schema import META_TOKENIZER, is_readable
 from glit.dataset.columns import RowGroup
 from glit.dataset.footers import Footers
@@ -50,13 +50,17 @@ class Dataset:
     Args:
         path: folder or address.
         image_root: the ingested folder, for a dataset that stores images by path.
+        check_pages: look at the headers of all pages too, as a reader that is not
+            :class:`BoundedParquet` needs it.
 
     Raises:
         UserError: there is no dataset, it is not finished, or it has no samples.
         DatasetError: a file of the manifest is missing or cannot be read.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, image_root: str = "") -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, image_root: str = "", check_pages: bool = False
+    ) -> None:
         self.path = os.fspath(path)
         self.image_root = image_root
         self._store = Store(self.path)
@@ -65,6 +69,8 @@ class Dataset:
         """The dataset's manifest; docs/data-format.md lists its keys."""
         self.files: tuple[str, ...] = tuple(self._data_files())
         """Data files, relative to the dataset, in order."""
+        self.has_checked_pages = check_pages and self.is_local
+        """True if no row group decodes to more than memory is to hold."""
         self._footers = Footers(self._read_footer)
         self.places: tuple[Place, ...] = tuple(
             Place(path=name, index=index, num_rows=footer.row_group(index).num_rows)
@@ -242,6 +248,8 @@ class Dataset:
 
     def _read_footer(self, name: str) -> pq.FileMetaData:
         with self._open(name) as file:
+            if self.has_checked_pages and name not in self._footers:
+                file.check()
             return file.metadata
 
     def _checked_footer(self, name: str) -> pq.FileMetaData:
@@ -251,6 +259,8 @@ class Dataset:
                 raise ValueError("its columns are not those of the schema")
             check_row_groups(footer)
             return footer
+        except TooMuch as error:
+            raise DatasetError(f"{self.path}/{name}: {error}") from error
         except (OSError, ValueError, pa.ArrowException) as error:
             raise DatasetError(
                 f"{self.path}/{name}: not a readable Parquet file ({first_line(error)}); "
@@ -279,7 +289,7 @@ class Dataset:
                 )
         return table
 
-    def _open(self, name: str, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
+    def _open(self, name: str, footer: pq.FileMetaData | None = None) -> BoundedParquet:
         local = self._store.is_local
         file = self._store.for_arrow(name)
         if local and not os.path.isfile(file):

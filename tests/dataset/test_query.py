@@ -227,6 +227,13 @@ def test_a_file_that_duckdb_cannot_read_is_one_line(built_copy):
         open_connection(Dataset(built_copy))
 
 
+def test_pages_that_decode_to_much_are_refused(built, monkeypatch):
+    monkeypatch.setattr("glit.data.bounded_parquet.IMAGES_BYTES", 1000)
+    for open_it in (lambda: query(str(built), "SELECT 1"), lambda: open_connection(Dataset(built))):
+        with pytest.raises(DatasetError, match=r"train-00000.*: row group 0 decodes to \d+ MB"):
+            open_it()
+
+
 def test_folders_named_like_columns_change_no_column(built, tmp_path):
     """DuckDB and Arrow take ``key=value`` in a path for a column, in place of the file's own."""
     folder = tmp_path / "width=7" / "stage=here" / "run[1]*?"

@@ -1,10 +1,10 @@
 """glit beside other packages on the same work: ``python -m tools.measure.peers -o OUT``.
 
-Needs ``cleanvision``, ``daft``, ``imagededup``, ``litdata``, ``onnxruntime``, ``onnxscript``,
-``openvino``, ``pysbd``, ``sentence-transformers`` and ``spacy`` besides glit's extras and tools;
-what is not installed is left out. Each way runs in a process of its own, in turn with the others;
-imports and models that are loaded do not count. Answers are compared, and what a way does more or
-less than glit is in its ``note``.
+Needs ``cleanvision``, ``daft``, ``imagededup``, ``img2dataset``, ``litdata``, ``onnxruntime``,
+``onnxscript``, ``openvino``, ``pysbd``, ``sentence-transformers`` and ``spacy`` besides glit's
+extras and tools; what is not installed is left out. Each way runs in a process of its own, in turn
+with the others; imports and models that are loaded do not count. Answers are compared, and what a
+way does more or less than glit is in its ``note``.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ WORKS: dict[str, Comparison] = {
     "loader": loaders.COMPARISON,
     "clip": encoders.COMPARISON,
     "masks": masks.COMPARISON,
+    "masks-mobile": masks.MOBILE,
     "train-steps": training.STEPS,
     "train-epoch": training.EPOCH,
     "rows-filter": tables.FILTER,
@@ -150,6 +151,9 @@ def main() -> None:
     make_inputs(given.output / "inputs", given.photographs)
     report: Row = {"machine": describe_machine("cpu"), "repeats": given.repeats, "works": {}}
     for work in given.only:
+        if not (given.output / "inputs" / WORKS[work].needs).exists():
+            print(f"{work}: left out, {WORKS[work].needs} is not in {given.output / 'inputs'}")
+            continue
         make_further(given.output / "inputs", work)
         report["works"][work] = measure(given.output, work, repeats=given.repeats)
         print(*write_report(given.output, "peers", report, page(report)))

@@ -1,17 +1,20 @@
-"""SAM's automatic masks as boxes, by glit's small SAM with its trained weights.
+"""SAM's automatic masks as boxes, by glit's small SAM with its trained weights, and by MobileSAM.
 
-ultralytics builds SAM in its published sizes alone, so it is not compared.
+ultralytics builds SAM in its published sizes alone, and transformers has no encoder of MobileSAM.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 from tools.measure.peers.way import Comparison, Way, Work
 
-_FEW = 8
+_FEW, _FEW_LARGE = 8, 2
+_MOBILE = "mobile_sam.pt"
+"""MobileSAM's published weights, to be put into the folder of inputs."""
 _NAMES = (
     (r"^image_encoder\.", "vision_encoder."),
     (r"\.blocks\.", ".layers."),
@@ -48,25 +51,68 @@ def _opened(inputs: Path) -> tuple[Any, Any, Any, list[Any]]:
     return *found, [decode(path.read_bytes()) for path in paths]
 
 
-def _glit(inputs: Path, out: Path) -> Work:
-    from glit.backends.sam.automatic import AutomaticMasks
+def _opened_mobile(inputs: Path) -> tuple[Any, Any, Any, list[Any]]:
+    """As :func:`_opened`, MobileSAM at as many points."""
+    from glit.backends.sam.model import MaskThresholds, load_checkpoint
 
-    model, _, thresholds, pictures = _opened(inputs)
-    masks = AutomaticMasks(model, thresholds)
-    return lambda: [each.boxes.tolist() for each in masks(pictures)]
+    _, _, thresholds, pictures = _opened(inputs)
+    most = MaskThresholds(points_per_side=thresholds.points_per_side)
+    return load_checkpoint(inputs / _MOBILE), None, most, pictures[:_FEW_LARGE]
 
 
-def _segment_anything(inputs: Path, out: Path) -> Work:
-    from dataclasses import asdict
+def _glit(open_model: Any) -> Any:
+    def prepare(inputs: Path, out: Path) -> Work:
+        from glit.backends.sam.automatic import AutomaticMasks
 
-    from segment_anything import SamAutomaticMaskGenerator
+        model, _, thresholds, pictures = open_model(inputs)
+        masks = AutomaticMasks(model, thresholds)
+        return lambda: [each.boxes.tolist() for each in masks(pictures)]
 
-    model, _, thresholds, pictures = _opened(inputs)
-    generator = SamAutomaticMaskGenerator(model, **asdict(thresholds))
+    return prepare
+
+
+def _segment_anything(open_model: Any) -> Any:
+    def prepare(inputs: Path, out: Path) -> Work:
+        from dataclasses import asdict
+
+        from segment_anything import SamAutomaticMaskGenerator
+
+        model, _, thresholds, pictures = open_model(inputs)
+        generator = SamAutomaticMaskGenerator(model, **asdict(thresholds))
+
+        def work() -> list[Any]:
+            found = [[each["bbox"] for each in generator.generate(picture)] for picture in pictures]
+            return [[[x, y, x + w + 1, y + h + 1] for x, y, w, h in boxes] for boxes in found]
+
+        return work
+
+    return prepare
+
+
+def _ultralytics(inputs: Path, out: Path) -> Work:
+    os.environ["YOLO_CONFIG_DIR"] = str(out)
+    from ultralytics.models.sam.build import build_mobile_sam
+    from ultralytics.models.sam.predict import Predictor
+
+    _, _, thresholds, pictures = _opened_mobile(inputs)
+    settings = {
+        "model": _MOBILE, "imgsz": 1024, "device": "cpu", "save": False, "verbose": False,
+        "conf": thresholds.pred_iou_thresh, "iou": thresholds.box_nms_thresh,
+    }  # fmt: skip
+    predictor: Any = Predictor(overrides=settings)
+    predictor.setup_model(build_mobile_sam(str(inputs / _MOBILE)), verbose=False)
 
     def work() -> list[Any]:
-        found = [[each["bbox"] for each in generator.generate(picture)] for picture in pictures]
-        return [[[x, y, x + w + 1, y + h + 1] for x, y, w, h in boxes] for boxes in found]
+        found = [
+            predictor(
+                picture[..., ::-1], points_stride=thresholds.points_per_side,
+                conf_thres=thresholds.pred_iou_thresh,
+                stability_score_thresh=thresholds.stability_score_thresh,
+                stability_score_offset=thresholds.stability_score_offset,
+            )[0].boxes.xyxy.tolist()
+            for picture in pictures
+        ]  # fmt: skip
+        return [[[*box[:2], box[2] + 1, box[3] + 1] for box in boxes] for boxes in found]
 
     return work
 
@@ -144,11 +190,24 @@ COMPARISON = Comparison(
     title="masks of 8 scenes as boxes, by a small SAM at 10 points a side",
     judge=_judge,
     ways=(
-        Way(name="glit", prepare=_glit, package="segment_anything"),
+        Way(name="glit", prepare=_glit(_opened), package="segment_anything"),
         Way(
-            name="segment-anything", prepare=_segment_anything, package="segment_anything",
-            note="masks too",
+            name="segment-anything", prepare=_segment_anything(_opened), note="masks too",
+            package="segment_anything",
         ),
         Way(name="transformers", prepare=_transformers, package="transformers", note="masks too"),
+    ),
+)  # fmt: skip
+MOBILE = Comparison(
+    title="masks of 2 scenes as boxes, by MobileSAM at 10 points a side",
+    judge=_judge,
+    needs=_MOBILE,
+    ways=(
+        Way(name="glit", prepare=_glit(_opened_mobile), package="segment_anything"),
+        Way(
+            name="segment-anything", prepare=_segment_anything(_opened_mobile), note="masks too",
+            package="segment_anything",
+        ),
+        Way(name="ultralytics", prepare=_ultralytics, package="ultralytics", note="masks too"),
     ),
 )  # fmt: skip

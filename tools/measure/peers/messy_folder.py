@@ -34,6 +34,33 @@ def _glit_messy(inputs: Path, out: Path) -> Work:
     return work
 
 
+def _glit_repeats(inputs: Path, out: Path) -> Work:
+    """glit's hashes and its search for images that look the same, without a dataset."""
+    import pyarrow as pa
+
+    from glit.stages.dedup import find_duplicates
+    from glit.stages.ingest import IngestConfig, ingest
+    from glit.storage.store import Entry, Store
+
+    folder = inputs / "messy" / "images"
+    config = IngestConfig(near_duplicates=6)
+    texts = [(name, pa.string()) for name in ("sample_id", "source_path", "drop")]
+    schema = pa.schema([*texts, ("perceptual_hash", pa.int64()), ("colours", pa.binary())])
+
+    def work() -> dict[str, str]:
+        paths = sorted(folder.iterdir())
+        entries = [Entry(path.name, path.stat().st_size, "") for path in paths]
+        rows = [
+            {**row, "drop": "dropped" if row.get("drop") else None}
+            for row in ingest(entries, Store(str(folder)), config)
+        ]
+        table = pa.Table.from_pylist(rows, schema)
+        gone = {each.source_path for each in find_duplicates([(0, table)], near_bits=6)}
+        return {path.name: "out" if path.name in gone else "" for path in paths}
+
+    return work
+
+
 def _cleanvision(inputs: Path, out: Path) -> Work:
     from cleanvision import Imagelab
 
@@ -98,6 +125,7 @@ COMPARISON = Comparison(
     judge=_judge,
     ways=(
         Way(name="glit", prepare=_glit_messy, note="writes the dataset too"),
+        Way(name="glit, repeats alone", prepare=_glit_repeats, note="repeats only"),
         Way(name="cleanvision", prepare=_cleanvision, package="cleanvision"),
         Way(name="imagededup", prepare=_imagededup, package="imagededup", note="repeats only"),
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +81,57 @@ def _daft_parquet(inputs: Path, out: Path) -> Work:
     return work
 
 
+def _img2dataset(inputs: Path, out: Path) -> Work:
+    """Its reader, downloader and writer in this process; its main program starts others."""
+    os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"
+    import pyarrow.parquet as pq
+    from img2dataset.downloader import Downloader
+    from img2dataset.reader import Reader
+    from img2dataset.resizer import Resizer
+    from img2dataset.writer import ParquetSampleWriter
+
+    (out / "lists").mkdir()
+    (out / "data").mkdir()
+
+    def work() -> list[Any]:
+        lines = (inputs / "scenes" / "captions.jsonl").read_text(encoding="utf-8").splitlines()
+        folder = (inputs / "scenes" / "images").resolve()
+        rows = [{**row, "url": (folder / row["path"]).as_uri()} for row in map(json.loads, lines)]
+        (out / "list.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+        lists = Reader(
+            str(out / "list.jsonl"), "jsonl", "url", "caption", None, None, None, 100, set(),
+            str(out / "lists"),
+        )  # fmt: skip
+        resizer = Resizer(
+            image_size=256, resize_mode="no", resize_only_if_bigger=False, skip_reencode=True
+        )
+        download = Downloader(
+            sample_writer_class=ParquetSampleWriter, resizer=resizer, thread_count=16,
+            save_caption=True, extract_exif=False, output_folder=str(out / "data"),
+            column_list=lists.column_list, timeout=10, number_sample_per_shard=100,
+            oom_shard_count=5, compute_hash="sha256", verify_hash_type=None, encode_format="jpg",
+            retries=0, user_agent_token=None, disallowed_header_directives=None,
+        )  # fmt: skip
+        for each in lists:
+            download(each)
+        columns = ["sha256", "original_width", "original_height", "jpg"]
+        found = [pq.read_table(file, columns=columns) for file in (out / "data").glob("*.parquet")]
+        return sorted(
+            [row["sha256"], [row["original_width"], row["original_height"]]]
+            for table in found for row in table.to_pylist() if row["jpg"]
+        )  # fmt: skip
+
+    return work
+
+
 COMPARISON = Comparison(
     title="600 images with captions: hashed, measured upright, written to Parquet",
     ways=(
         Way(name="glit", prepare=_glit_parquet, note="cuts sentences and counts tokens too"),
         Way(name="datasets", prepare=_hf_parquet, package="datasets"),
         Way(name="Daft", prepare=_daft_parquet, package="daft"),
+        Way(
+            name="img2dataset", prepare=_img2dataset, package="img2dataset", note="from file: URLs"
+        ),
     ),
 )

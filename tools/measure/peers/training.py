@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +34,8 @@ _NOTED = {
     "token_embedding.weight": "clip.text_model.embeddings.token_embedding.weight",
     "logit_scale": "clip.logit_scale",
 }
-"""Parameters whose gradients are compared, by their names in OpenCLIP and in glit."""
+"""Parameters whose gradients are compared, by their names in OpenCLIP and in glit; the temperature
+is the last."""
 
 
 def make(inputs: Path) -> None:
@@ -90,7 +91,7 @@ def _judge(inputs: Path, answer: Any, ours: Any) -> str:
     if answer is None:
         return "not compared"
     by_kind = (
-        max(abs(a - b) / abs(b) for a, b in zip(theirs, own, strict=True))
+        max(abs(a - b) / abs(b) for a, b in zip(theirs, own, strict=True) if a is not None)
         for theirs, own in zip(answer, ours, strict=True)
     )
     losses, gradients = by_kind
@@ -160,17 +161,9 @@ def _open_clip_steps(inputs: Path, out: Path) -> Work:
     rows = _rows(inputs, _BATCH)
     images = torch.stack([fit(Image.open(path)) for path, _ in rows])
     texts = peer.get_tokenizer(name)([text for _, text in rows])
-    matrices = [p for p in model.parameters() if p.ndim >= 2]
-    gains = [p for p in model.parameters() if p.ndim < 2]
     arguments: Any = parse_args(_arguments(inputs, out))
     vars(arguments).update(distill=False, rank=0, world_size=1, wandb=False)
-    groups = [
-        {"params": gains, "weight_decay": 0.0},
-        {"params": matrices, "weight_decay": arguments.wd},
-    ]
-    optimizer = torch.optim.AdamW(
-        groups, lr=arguments.lr, betas=(arguments.beta1, arguments.beta2), eps=arguments.eps,
-    )  # fmt: skip
+    optimizer = _adamw(model.parameters())
     named = dict(model.named_parameters())
     gradients = _record_gradients({key: named[key] for key in _NOTED}, optimizer)
     losses: list[float] = []
@@ -195,6 +188,78 @@ def _open_clip_steps(inputs: Path, out: Path) -> Work:
         return losses, [gradients[name] for name in _NOTED]
 
     return work
+
+
+def _sentence_transformers_steps(inputs: Path, out: Path) -> Work:
+    """The same weights in transformers' layout; the temperature is fixed, which glit trains."""
+    from PIL import Image
+    from sentence_transformers import SentenceTransformer, losses
+    from transformers import CLIPTokenizer
+
+    from glit.training.config import TrainConfig
+    from glit.training.setup import prepare
+
+    folder = inputs / "training"
+    config = TrainConfig(model=str(folder / "model"), **_OPTIONS)
+    clip: Any = prepare(config, str(folder / f"dataset-{_BATCH}")).model.encoder.clip
+    clip.save_pretrained(out / "clip")
+    CLIPTokenizer.from_pretrained(folder / "model").save_pretrained(out / "clip")
+    (out / "clip" / "preprocessor_config.json").write_text(json.dumps(_fit()), encoding="utf-8")
+    model: Any = SentenceTransformer(str(out / "clip"), device="cpu", local_files_only=True)
+    model.max_seq_length = CONTEXT
+    model.train()
+    rows = _rows(inputs, _BATCH)
+    batch = [
+        model.preprocess([Image.open(path).convert("RGB") for path, _ in rows]),
+        model.preprocess([text for _, text in rows]),
+    ]
+    loss_of: Any = losses.MultipleNegativesRankingLoss(
+        model, scale=clip.logit_scale.exp().item(), directions=("query_to_doc", "doc_to_query"),
+        partition_mode="per_direction",
+    )  # fmt: skip
+    named = {name.partition("model.")[2]: value for name, value in model.named_parameters()}
+    optimizer = _adamw(named.values())
+    noted = [name.removeprefix("clip.") for name in _NOTED.values()]
+    gradients = _record_gradients({name: named[name] for name in noted[:-1]}, optimizer)
+
+    def work() -> Any:
+        found = []
+        for _ in range(_STEPS):
+            loss = loss_of([dict(each) for each in batch], None)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            found.append(loss.item())
+        return found, [gradients.get(name) for name in noted]
+
+    return work
+
+
+def _adamw(parameters: Iterable[Any]) -> Any:
+    """The optimizer of glit's settings, which lets gains and biases be."""
+    import torch
+
+    every = list(parameters)
+    groups = [
+        {"params": [p for p in every if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for p in every if p.ndim >= 2], "weight_decay": _OPTIONS["weight_decay"]},
+    ]
+    return torch.optim.AdamW(
+        groups, lr=_OPTIONS["lr"], betas=(_OPTIONS["beta1"], _OPTIONS["beta2"]),
+        eps=_OPTIONS["eps"],
+    )  # fmt: skip
+
+
+def _fit() -> dict[str, Any]:
+    """How OpenCLIP's checkpoint wants images, as transformers writes it."""
+    from open_clip.constants import OPENAI_DATASET_MEAN, OPENAI_DATASET_STD
+
+    side = SHAPE["vision_cfg"]["image_size"]
+    return {
+        "image_processor_type": "CLIPImageProcessor", "do_center_crop": False, "resample": 3,
+        "size": {"height": side, "width": side}, "image_mean": OPENAI_DATASET_MEAN,
+        "image_std": OPENAI_DATASET_STD,
+    }  # fmt: skip
 
 
 def _glit_epoch(inputs: Path, out: Path) -> Work:
@@ -226,7 +291,14 @@ def _ways(glit: Callable[..., Work], peer: Callable[..., Work], note: str = "") 
 
 STEPS = Comparison(
     title="three training steps of CLIP ViT-B/32, 16 images and captions in memory, float32",
-    make=make, judge=_judge, ways=_ways(_glit_steps, _open_clip_steps),
+    make=make, judge=_judge,
+    ways=(
+        *_ways(_glit_steps, _open_clip_steps),
+        Way(
+            name="sentence-transformers", prepare=_sentence_transformers_steps,
+            package="sentence_transformers", note="fixed temperature",
+        ),
+    ),
 )  # fmt: skip
 EPOCH = Comparison(
     title="an epoch of 48 images by the whole trainer: weights loaded, a checkpoint written",

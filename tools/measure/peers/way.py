@@ -37,6 +37,8 @@ class Comparison:
     ways: tuple[Way, ...]
     make: Callable[[Path], None] = lambda inputs: None
     """Makes further inputs, once."""
+    needs: str = ""
+    """A file in the folder of inputs without which the work is left out."""
     read: Callable[[Any], Any] = lambda answer: answer
     """Reads what the work returned, after it was timed: plain values to compare."""
     judge: Callable[[Path, Any, Any], str] = same
