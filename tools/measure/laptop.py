@@ -32,7 +32,6 @@ from glit.images import Pixels, decode
 from glit.models.weights import resolve
 from glit.pipeline.build import BuildRequest, build
 from glit.planning.recipe import load_recipe
-from glit.recipes.config import Precision
 from glit.runtime.progress import StageProgress
 from tools.measure.build import Timed
 from tools.measure.clock import printed, seconds
@@ -56,6 +55,7 @@ _VISION = {
     "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
     "num_attention_heads": 12, "image_size": 512, "patch_size": 16,
 }  # fmt: skip
+_IMAGES = 16
 _TEMPLATE = (
     "<|im_start|>{% for m in messages %}{{m.role}}:{% for c in m.content %}{% if c.type == 'text' "
     "%}{{c.text}}{% else %}<image>{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}Assistant:"
@@ -93,14 +93,16 @@ def smolvlm(name: str, folder: Path) -> Path:
         pictures, tokenizer, image_seq_len=64, chat_template=_TEMPLATE
     ).save_pretrained(folder)
     ids: Any = tokenizer.convert_tokens_to_ids
-    ends = {f"{each}_token_id": getattr(tokenizer, f"{each}_token_id") for each in ("eos", "bos")}
+    ends: Any = {
+        f"{each}_token_id": getattr(tokenizer, f"{each}_token_id") for each in ("eos", "bos")
+    }
     text: Any = {
         "model_type": "llama", "vocab_size": 49_280, "head_dim": 64, **ends, **_TEXT[name],
         "max_position_embeddings": 8192, "pad_token_id": tokenizer.pad_token_id,
     }  # fmt: skip
     config = Idefics3Config(
         text_config=text, vision_config=_VISION, scale_factor=4, image_token_id=ids("<image>"),
-        pad_token_id=tokenizer.pad_token_id, tie_word_embeddings=False,
+        pad_token_id=ids("<|endoftext|>"), tie_word_embeddings=False,
     )  # fmt: skip
     torch.manual_seed(0)
     model = Idefics3ForConditionalGeneration(config)
@@ -135,21 +137,25 @@ def shrunk(image: Pixels, side: int) -> Pixels:
     return np.asarray(picture)
 
 
-def captions(folder: Path, precision: Precision, images: list[Pixels]) -> dict[str, float]:
-    """CPU seconds an image of the first token and of all, by the recipe's batches."""
+def captions(folder: Path, precision: str, batch: int, images: list[Pixels]) -> dict[str, float]:
+    """CPU seconds an image up to the first token, and of all tokens that the recipe allows."""
     from glit.backends.captioners.transformers_generate import TransformersCaptioner
 
-    recipe = load_recipe("laptop").caption
+    allowed = load_recipe("laptop").caption.max_tokens
+    settings = [
+        f"caption.precision={precision}", "caption.device=cpu", "caption.max_tokens=1",
+    ]  # fmt: skip
+    config = load_recipe("laptop", overrides=settings).caption
+    captioner = TransformersCaptioner(config, resolve(str(folder)), "Describe this image.")
+
+    def work() -> None:
+        for start in range(0, len(images), batch):
+            some = images[start : start + batch]
+            captioner.caption(some, seeds=[0] * len(some), temperature=0.0)
+
     found = {}
-    for tokens in (1, recipe.max_tokens):
-        config = replace(recipe, precision=precision, device="cpu", max_tokens=tokens)
-        captioner = TransformersCaptioner(config, resolve(str(folder)), "Describe this image.")
-
-        def work(captioner: TransformersCaptioner = captioner) -> None:
-            for start in range(0, len(images), recipe.batch_size):
-                some = images[start : start + recipe.batch_size]
-                captioner.caption(some, seeds=[0] * len(some), temperature=0.0)
-
+    for tokens in (1, allowed):
+        captioner._config = replace(config, max_tokens=tokens)
         found[f"{tokens} tokens"] = seconds(work)[1] / len(images)
     return found
 
@@ -169,8 +175,8 @@ def rows(work: Path) -> Iterator[Row]:
         for name in _TEXT:
             smolvlm(name, work / name)
     yield _run(work, "stages")
-    for name, precision in itertools.product(_TEXT, ("float32", "int8")):
-        yield _run(work, name, precision)
+    for name, precision, batch in itertools.product(_TEXT, ("float32", "int8"), ("4", "16")):
+        yield _run(work, name, precision, batch)
 
 
 def _run(work: Path, *words: str) -> Row:
@@ -191,14 +197,14 @@ def main() -> None:
         printed(rows(work), work / "laptop.json")
         return
     prepare_own_process(for_model=True)
-    what, *precision = arguments.run
+    what, *how = arguments.run
     if what == "stages":
         took = stages(work)
     else:
         kept = load_recipe("laptop").caption.max_image_side
-        files = sorted((work / "photographs" / "images").glob("*.jpg"))[:4]
+        files = sorted((work / "photographs" / "images").glob("*.jpg"))
         images = [shrunk(decode(file.read_bytes()), kept) for file in files]
-        took = captions(work / what, precision[0], images)
+        took = captions(work / what, how[0], int(how[1]), [*images, *images][:_IMAGES])
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps({"what": arguments.run, "s_an_image": took, "memory_bytes": most}))
 
