@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from glit.pipeline.add import Added
     from glit.pipeline.estimate import BuildEstimate as BuildEstimate
     from glit.pipeline.status import UnfinishedBuild
+    from glit.runtime.limits import Drops
     from glit.runtime.progress import StageProgress
     from glit.stages.plan import Recipe
     from glit.training.result import TrainResult
@@ -69,7 +70,7 @@ def build(
     executor: ExecutorChoice = "auto",
     ray_address: str | None = None,
     limit: int | None = None,
-    max_drops: float = 1.0,
+    max_drops: Drops = 1.0,
     max_hours: float = math.inf,
     max_tokens: int | None = None,
     replace: bool = False,
@@ -93,8 +94,8 @@ def build(
             images on one machine without a GPU, else ray.
         ray_address: ``HOST:PORT`` of a Ray cluster. Default: RAY_ADDRESS, else this machine.
         limit: use only the first N images, by path.
-        max_drops: stop if a step drops a larger share of its samples: once 100 are done, or at its
-            end. Filters do not count.
+        max_drops: stop if a step drops a larger share of its samples, of all or for one reason:
+            once 100 are done, or at its end. Filters do not count.
         max_hours: stop after so many hours, when a chunk is done. Default: never.
         max_tokens: stop when prompts and answers of all runs have so many tokens, as the models
             count them, and a chunk is done. Default: never.
@@ -114,8 +115,8 @@ def build(
     from glit.planning.plan import find_models
     from glit.planning.recipe import load_recipe
     from glit.recipes.extras import require_all
+    from glit.runtime.limits import Limits
     from glit.stages import flow
-    from glit.work.open_work import Limits
 
     name, command = recipe if isinstance(recipe, str) else recipe.name, ()
     images, output = os.fspath(images), os.fspath(output)
@@ -168,7 +169,7 @@ def add(
     executor: ExecutorChoice = "auto",
     ray_address: str | None = None,
     limit: int | None = None,
-    max_drops: float = 1.0,
+    max_drops: Drops = 1.0,
     max_hours: float = math.inf,
     max_tokens: int | None = None,
     quiet: bool = False,
@@ -193,7 +194,7 @@ def add(
         GlitError: with a one-line reason. The dataset is unchanged; finished work is kept.
     """
     from glit.pipeline.add import add as run
-    from glit.work.open_work import Limits
+    from glit.runtime.limits import Limits
 
     limits = Limits(drops=max_drops, hours=max_hours, tokens=max_tokens)
     chosen = _chosen_executor(dataset, ray_address) if executor == "auto" else executor

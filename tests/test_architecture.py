@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import functools
 import graphlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +27,12 @@ def name_of(path: Path) -> str:
 
 
 MODULES = {name_of(path): path for path in sorted((ROOT / "glit").rglob("*.py"))}
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """The tree of a module, read once for all tests."""
+    return ast.parse(path.read_text())
 
 
 def run(tree: ast.AST) -> Iterator[ast.AST]:
@@ -68,7 +75,7 @@ def module_imports(modules: Mapping[str, Path]) -> dict[str, set[str]]:
     """Which modules each module imports: at its top, in functions, and by strings."""
     found: dict[str, set[str]] = {}
     for module, path in modules.items():
-        nodes = list(run(ast.parse(path.read_text())))
+        nodes = list(run(parsed(path)))
         others = {name for node in nodes for name in imported(node)}
         if module not in ONLY_COMPARED:
             others |= {name for node in nodes for name in named(node)} & {*modules}
@@ -195,7 +202,7 @@ def names_steps(path: Path) -> bool:
     def is_name(node: ast.AST) -> bool:
         return isinstance(node, ast.Constant) and node.value in names
 
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         match node:
             case ast.Call(func=ast.Attribute(value=of, attr="table" | "get" | "config")):
                 if any(map(is_name, node.args)) and (
@@ -251,7 +258,7 @@ def test_only_the_executors_import_ray():
     importing = {
         module
         for module, path in MODULES.items()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         for name in imported(node)
         if name.split(".")[0] == "ray"
     }
@@ -274,7 +281,7 @@ def test_no_function_is_long():
     lengths = {
         f"{module}.{node.name}": body_lines(node)
         for module, path in MODULES.items()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     assert len(lengths) > 2000
@@ -287,7 +294,7 @@ def test_the_command_line_builds_through_the_api():
     for module, path in MODULES.items():
         if folder_of(module) != "glit.cli":
             continue
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         for_types = {
             inner
             for node in ast.walk(tree)
@@ -304,7 +311,7 @@ def test_a_request_ends_at_the_door():
     taking = {
         module
         for module, path in MODULES.items()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.arg) and node.annotation is not None
         if "BuildRequest" in ast.unparse(node.annotation)
     }

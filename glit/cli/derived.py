@@ -14,7 +14,7 @@ import typer
 from typer.models import OptionInfo
 
 from glit import api
-from glit.cli.options import count, existing_dataset, go_offline, share
+from glit.cli.options import count, existing_dataset, go_offline, shares
 
 Command = TypeVar("Command", bound=Callable[..., None])
 TERMINAL: dict[str, Any] = {
@@ -24,7 +24,7 @@ TERMINAL: dict[str, Any] = {
     "licence": typer.Option("--license"),
     "limit": typer.Option(min=1),
     "log_json": typer.Option(metavar="FILE", help="Append progress to a file as lines of JSON."),
-    "max_drops": typer.Option(parser=share, metavar="5%|0.05"),
+    "max_drops": typer.Option(parser=shares, metavar="5%|no_caption=1%,…"),
     "max_tokens": typer.Option(parser=count, metavar="N|2M"),
     "metrics": typer.Option(
         metavar="HOST:PORT", help="Serve metrics for Prometheus; needs the extra."
@@ -47,7 +47,7 @@ _COMMANDS = {"evaluate": "eval", "judge": "pairs judge"}
 """Commands that have another name than their function."""
 _SHARED = {"dataset", "image_root", "settings"}
 """Parameters that mean the same in commands without a function."""
-_TYPES = {"Literal": Literal, "PathLike": str, "Sequence": list}
+_TYPES = {"Drops": float, "Literal": Literal, "PathLike": str, "Sequence": list}
 """Types of options, by their names in signatures."""
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from glit.errors import InputError
+from glit.runtime.limits import ALL
 from glit.runtime.terminal import Console
 from glit.storage.folder_lock import folder_lock
 
@@ -93,14 +94,21 @@ def count(given: str | float) -> int:
         raise typer.BadParameter(f"{text}: want a number such as 250000 or 10M") from None
 
 
-def share(given: str | float) -> float:
-    """A share of the command line, ``5%`` or ``0.05``; or the default."""
-    text = str(given)
-    try:
-        number = float(text.removesuffix("%"))
-    except ValueError:
-        raise typer.BadParameter(f"{text}: want a share such as 5% or 0.05") from None
-    return number / 100 if text.endswith("%") else number
+def shares(given: str | float) -> float | dict[str, float]:
+    """Shares of the command line, ``5%`` or ``0.05``, also by reason; or the default.
+
+    >>> shares("5%,no_caption=1%")
+    {'all': 0.05, 'no_caption': 0.01}
+    """
+    found = {}
+    for part in str(given).split(","):
+        reason, _, text = part.rpartition("=")
+        try:
+            number = float(text.removesuffix("%"))
+        except ValueError:
+            raise typer.BadParameter(f"{part}: want a share such as 5% or 0.05") from None
+        found[reason.strip() or ALL] = number / 100 if text.endswith("%") else number
+    return found[ALL] if found.keys() == {ALL} else found
 
 
 def page_of(folder: str | Path) -> str:

@@ -16,6 +16,7 @@ from glit.executors.protocols import Executor
 from glit.inputs.source import Source
 from glit.pipeline.preflight import check_early
 from glit.pipeline.run import require_finished, run_and_publish
+from glit.runtime.limits import Limits
 from glit.runtime.progress import StageProgress
 from glit.stages.ingest import IngestConfig
 from glit.storage.store import Store
@@ -28,7 +29,7 @@ from glit.work.finished import (
 )
 from glit.work.folder import Work
 from glit.work.listing import Chunk, difference, series_of, write_grown
-from glit.work.open_work import Limits, open_finished
+from glit.work.open_work import open_finished
 from glit.work.scan import images_now
 from glit.work.state import read_state, update_state
 

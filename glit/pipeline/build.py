@@ -21,6 +21,7 @@ from glit.pipeline.run import run_and_publish
 from glit.planning.inputs import Inputs, resolve_inputs
 from glit.planning.lock import Lock
 from glit.planning.plan import make_plan, plan_retry
+from glit.runtime.limits import Limits
 from glit.runtime.progress import StageProgress
 from glit.stages.ingest import Ingest
 from glit.stages.plan import Plan, Recipe
@@ -29,7 +30,7 @@ from glit.storage.store import Store, absolute
 from glit.work.finished import captions_anew, finished_already, refuse_others_files
 from glit.work.folder import Work
 from glit.work.listing import Chunk, new_listing
-from glit.work.open_work import Limits, hold_work
+from glit.work.open_work import hold_work
 from glit.work.state import BuildState, Retry, SourceNames, known_state, write_state
 
 

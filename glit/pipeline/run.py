@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 import pyarrow as pa
@@ -16,10 +17,12 @@ import pyarrow.parquet as pq
 
 from glit.data.schema import DUPLICATES_SCHEMA
 from glit.dataset.manifest import Manifest
-from glit.errors import DamagedTableError, RunError, StoppedError, UserError
+from glit.errors import DamagedTableError, RunError, StoppedError, UserError, closest
 from glit.executors.protocols import BusyInterval, Job, Tally
 from glit.pipeline.publish import publish
 from glit.pipeline.stage_task import StageTask
+from glit.runtime.limits import ALL, drops_word
+from glit.stages import all_reasons
 from glit.stages.dedup import Duplicate, find_duplicates
 from glit.stages.ingest import Ingest, IngestConfig
 from glit.work.finished import not_finished
@@ -58,6 +61,8 @@ def run_stages(opened: OpenWork, chunks: list[Chunk]) -> tuple[list[Chunk], list
         The chunks, which know their duplicates, and these.
     """
     work = opened.work
+    for reason in opened.limits.shares.keys() - {ALL, *all_reasons()}:
+        raise UserError(f"--max-drops {reason}: no such reason; {closest(reason, all_reasons())}")
     note_versions(work.store, work.plan.recipe)
     first, *others = work.plan.flow.stages
     if work.missing(first, chunks):
@@ -123,11 +128,12 @@ def _drop_limit(
         DamagedTableError: of one of their tables.
     """
     work = opened.work
-    if opened.limits.drops >= 1 or work.plan.flow.step(stage).filters:
+    shares = opened.limits.shares
+    if min(shares.values(), default=1) >= 1 or work.plan.flow.step(stage).filters:
         return None
     todo = {chunk.index for chunk in missing}
     done = [c for c in chunks if c.series == chunks[-1].series and c.index not in todo]
-    limit = _DropLimit(stage, opened.limits.drops, chunks=len(done) + len(missing))
+    limit = _DropLimit(stage, shares, chunks=len(done) + len(missing))
     for chunk in done:
         rows = read_table(work.store, work.table(stage, chunk), ["drop"]).to_pylist()
         limit.count(Tally(rows=len(rows), drops=drops_by_reason(rows)))
@@ -203,9 +209,9 @@ def _samples(work: Work, chunks: list[Chunk]) -> dict[int, int]:
 class _DropLimit:
     """Ends a step that drops more of its samples than the user allows."""
 
-    def __init__(self, stage: str, share: float, *, chunks: int) -> None:
-        """For a step over so many chunks."""
-        self._stage, self._share, self._left = stage, share, chunks
+    def __init__(self, stage: str, shares: Mapping[str, float], *, chunks: int) -> None:
+        """For a step over so many chunks; the shares are :attr:`Limits.shares`."""
+        self._stage, self._shares, self._left = stage, shares, chunks
         self._rows, self._drops = 0, Counter[str]()
 
     def count(self, tally: Tally) -> None:
@@ -217,16 +223,19 @@ class _DropLimit:
         self._left -= 1
         self._rows += tally.rows
         self._drops.update(tally.drops)
-        dropped = self._drops.total()
-        is_early = self._left and self._rows < _FEWEST_COUNTED
-        if is_early or dropped <= self._share * self._rows:
+        if self._left and self._rows < _FEWEST_COUNTED:
             return
-        reasons = ", ".join(f"{number} {name}" for name, number in self._drops.most_common(3))
-        raise RunError(
-            f"stage {self._stage}: {dropped} of {self._rows} samples were dropped ({reasons}), "
-            f"more than --max-drops {100 * self._share:g}%; what is done is kept; with a larger "
-            "share it goes on, and glit retry then tries the dropped samples again"
-        )
+        for reason, share in self._shares.items():
+            dropped = self._drops.total() if reason == ALL else self._drops[reason]
+            if dropped <= share * self._rows:
+                continue
+            most = self._drops.most_common(3) if reason == ALL else [(reason, dropped)]
+            told = ", ".join(f"{number} {name}" for name, number in most)
+            raise RunError(
+                f"stage {self._stage}: {dropped} of {self._rows} samples were dropped ({told}), "
+                f"more than --max-drops {drops_word({reason: share})}; what is done is kept; with "
+                "a larger share it goes on, and glit retry then tries the dropped samples again"
+            )
 
 
 def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], list[Duplicate]]:

@@ -20,6 +20,7 @@ from glit.dataset.query import check_select, lock_down, sql_fault
 from glit.errors import DamagedTableError, InputError, UserError
 from glit.plain import as_plain
 from glit.recipes.resources import builtin_recipes
+from glit.runtime.limits import Drops, drops_word
 from glit.stages import all_reasons, all_steps
 from glit.stages.ingest import Ingest
 from glit.storage.store import Store, absolute
@@ -221,7 +222,7 @@ def build_words(
     executor: str = "auto",
     ray_address: str | None = None,
     limit: int | None = None,
-    max_drops: float = 1.0,
+    max_drops: Drops = 1.0,
     max_hours: float = math.inf,
     max_tokens: int | None = None,
     replace: bool = False,
@@ -237,7 +238,7 @@ def build_words(
     words += ["--executor", executor] if executor != "auto" else []
     words += ["--ray-address", ray_address] if ray_address is not None else []
     words += ["--limit", str(limit)] if limit is not None else []
-    words += ["--max-drops", str(max_drops)] if max_drops < 1 else []
+    words += ["--max-drops", drops_word(max_drops)] if max_drops != 1 else []
     words += ["--max-hours", str(max_hours)] if max_hours < math.inf else []
     words += ["--max-tokens", str(max_tokens)] if max_tokens is not None else []
     words += ["--replace"] if replace else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from glit.planning.inputs import Inputs, read_inputs
 from glit.planning.lock import Lock
 from glit.planning.plan import make_plan
 from glit.planning.recipe import recipe_of_build
+from glit.runtime.limits import Limits
 from glit.runtime.progress import StageProgress, duration
 from glit.stages import flow
 from glit.stages.ingest import Ingest
@@ -29,30 +29,6 @@ from glit.work.timeline import TimelineWriter
 
 _REPAIRS = 10
 """After so many damaged tables in one run, glit stops: the disk is not to be trusted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """When a run stops by itself; what is done is kept.
-
-    Raises:
-        UserError: a limit that means nothing.
-    """
-
-    drops: float = 1.0
-    """The largest share of samples that a step may drop, filters aside."""
-    hours: float = math.inf
-    """It is looked at when a chunk is done."""
-    tokens: int | None = None
-    """Most tokens of prompts and answers over all runs of the build, checked after each chunk."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.drops <= 1:  # NaN is none either
-            raise UserError(f"max_drops {self.drops}: want a share from 0 to 1, such as 0.05")
-        if not self.hours > 0:
-            raise UserError(f"max_hours {self.hours}: want hours above 0, such as 7.5")
-        if self.tokens is not None and not self.tokens > 0:
-            raise UserError(f"max_tokens {self.tokens}: want 1 or more, such as 2M")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 
 import pytest
 from building import captions_only, data_bytes, png
 
 import glit
+from glit.cli.options import shares
 from glit.errors import RunError, UserError
 from glit.executors.protocols import Tally
 from glit.pipeline import run
+from glit.runtime.limits import Limits, drops_word
 
 
 @pytest.fixture
@@ -70,16 +73,32 @@ def test_an_addition_has_a_limit_of_its_own(photographs, tmp_path, run_glit):
 
 
 def test_it_is_looked_at_from_the_hundredth_sample_on_and_at_the_end():
-    limit = run._DropLimit("caption", 0.1, chunks=4)
+    limit = run._DropLimit("caption", {"all": 0.1}, chunks=4)
     limit.count(Tally(rows=90, drops={"refusal": 90}))
     with pytest.raises(RunError, match="stage caption: 90 of 100 samples were dropped .90 refusal"):
         limit.count(Tally(rows=10))
-    limit = run._DropLimit("caption", 0.1, chunks=2)
+    limit = run._DropLimit("caption", {"all": 0.1}, chunks=2)
     limit.count(Tally(rows=10, drops={"refusal": 2}))
     limit.count(Tally(rows=10))  # 10 % is no more than 10 %
-    limit = run._DropLimit("caption", 0.1, chunks=1)
+    limit = run._DropLimit("caption", {"all": 0.1}, chunks=1)
     with pytest.raises(RunError, match="2 of 10 samples were dropped"):
         limit.count(Tally(rows=10, drops={"refusal": 1, "looping": 1}))
+
+
+def test_a_reason_has_a_share_of_its_own(photographs, tmp_path, run_glit):
+    line = words(photographs, tmp_path / "out", "--executor", "local")
+    stopped = run_glit(*line, "--max-drops", "50%,no_caption=10%")
+    told = (
+        r"(\d+) of \d+ samples were dropped \(\1 no_caption\), more than --max-drops no_caption=10%"
+    )
+    assert re.search(told, stopped.errors)
+    unknown = run_glit(*line, "--max-drops", "no_captoin=10%")
+    assert unknown.code == 2 and "did you mean 'no_caption'?" in unknown.errors
+    assert run_glit(*line, "--max-drops", "50%,no_caption=30%").code == 0
+    given = "50%,refusal=12.5%"
+    assert drops_word(shares(given)) == given
+    with pytest.raises(UserError, match="want a share from 0 to 1"):
+        Limits(drops={"all": 0.5, "refusal": 2})
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])

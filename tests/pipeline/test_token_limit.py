@@ -10,7 +10,7 @@ import glit
 from glit.backends.protocols import TokenMeter
 from glit.errors import RunError, StoppedError, UserError
 from glit.pipeline import stage_task
-from glit.work.open_work import Limits
+from glit.runtime.limits import Limits
 
 CAPTION = "A red ball lies on a green field. A blue box stands behind it."
 
