@@ -26,10 +26,11 @@ def test_faults_are_planted_and_counted(built, form, code, counts):
 
 @pytest.mark.parametrize("form", ["yolo", "label-studio", "coco-instances"])
 def test_other_corners_are_told_of_images_with_two_boxes(built, form):
-    """Of an image with one box, nobody can tell that its corners are other ones."""
+    """Of an image with one box, nobody can tell that its corners are other ones; how many boxes the
+    scenes have differs from processor to processor."""
     plant = next(plant for kind, _, plant, of in PLANTS if kind == "box-corners" and form in of)
-    planted, found, right, other = measured(open_dataset(built), form, "box-corners", plant, 0.1)
-    assert planted == found + other == 2 and found == right > 0
+    planted, found, right, other = measured(open_dataset(built), form, "box-corners", plant, 0.25)
+    assert planted == 6 and found == right > 0 and found + other <= 6
 
 
 def test_a_kind_that_is_not_planted_is_another_claim(built):
