@@ -320,7 +320,7 @@ def estimate(
     dataset: PathLike,
     *,
     images: int,
-    gpus: int = 0,
+    gpus: int | str = 0,
     cores: int = 0,
     price: float | None = None,
     rates: Mapping[str, float] | None = None,
@@ -330,7 +330,8 @@ def estimate(
     Args:
         dataset: the small build: a finished dataset with its work folder.
         images: images of the large build.
-        gpus: GPUs of the large build; 0: as many as the small one had.
+        gpus: GPUs of the large build, such as ``8`` or ``8xH100``; 0: as many as the small one had.
+            With a name, the result says if the rates were measured on another GPU.
         cores: CPU cores of the large build; 0: as many as the small one had.
         price: of a GPU hour; without GPUs, of a machine hour.
         rates: samples per second of a stage by one GPU, core or server, in place of what was
@@ -339,10 +340,11 @@ def estimate(
     Raises:
         UserError: the times of the build are not known, or a number or a stage is impossible.
     """
-    from glit.pipeline.estimate import Machines
+    from glit.pipeline.estimate import Machines, parse_gpus
     from glit.pipeline.estimate import estimate as run
 
-    machines = Machines(gpus=gpus, cores=cores)
+    number, name = parse_gpus(str(gpus))
+    machines = Machines(gpus=number, cores=cores, gpu_name=name)
     return run(os.fspath(dataset), images=images, machines=machines, price=price, rates=rates)
 
 

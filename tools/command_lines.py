@@ -224,7 +224,7 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "reason": ["corrupt"],
         "port": ["0"],
         "price": ["2.5"],
-        "gpus": ["8"],
+        "gpus": ["8", "8xH100"],
         "cores": ["64"],
         "rates": ["score=12"],
         "recipe": list(builtin_recipes()),

@@ -89,7 +89,7 @@ def estimate_command(
     *,
     dataset: str,
     images: Annotated[int, typer.Option("-n", "--num", parser=count, metavar="N|10M")],
-    gpus: Annotated[int, typer.Option(min=0)],
+    gpus: Annotated[str, typer.Option(metavar="N|8xH100")],
     cores: Annotated[int, typer.Option(min=0)],
     price: Annotated[float | None, typer.Option(min=0)],
     rates: Annotated[list[str] | None, typer.Option("--rate", metavar="STAGE=N")],
@@ -116,6 +116,8 @@ def _print_estimate(found: BuildEstimate, console: Console) -> None:
         )
     console.print(table)
     console.print(f"\ntime: {_between(found.hours)}; places work at the same time")
+    if found.gpu_note:
+        console.print(f"note: {visible(found.gpu_note)}", soft_wrap=True, markup=False)
     if found.cost is not None:
         low, high = found.cost
         console.print(f"cost: {low:,.2f} to {high:,.2f}, at {found.price:g} an hour")

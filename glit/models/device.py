@@ -90,3 +90,10 @@ def gpu_memory() -> tuple[int, int] | None:
         return None
     free, total = torch.cuda.mem_get_info()
     return total - free, total
+
+
+def gpu_name() -> str:
+    """Name of this process's GPU, such as ``NVIDIA H100 80GB HBM3``; empty if it uses none."""
+    torch = sys.modules.get("torch")
+    is_used = torch is not None and torch.cuda.is_initialized()
+    return torch.cuda.get_device_name() if is_used else ""

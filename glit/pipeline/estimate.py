@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,8 @@ class Machines:
 
     gpus: int = 0
     cores: int = 0
+    gpu_name: str = ""
+    """Such as ``H100``; empty for GPUs like those of the small build."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,8 @@ class BuildEstimate:
     work_files: int
     caption_tokens: int | None
     """Tokens of all captions by the dataset's tokenizer; None if it counts none."""
+    gpu_note: str
+    """If the rates were not measured on the GPU that was named; else empty."""
 
     @property
     def cost(self) -> tuple[float, float] | None:
@@ -129,13 +134,50 @@ def estimate(
     )
     return BuildEstimate(
         images=images, pilot_images=first, cores=cores, gpus=gpus, stages=tuple(timed),
-        hours=(low, high), price=price, **_sizes(store, images, num_tables),
+        hours=(low, high), price=price, gpu_note=_gpu_note(machines.gpu_name, runs, timed),
+        **_sizes(store, images, num_tables),
     )  # fmt: skip
 
 
 def _require(holds: bool, name: str, value: Any, wanted: str) -> None:
     if not holds:
         raise UserError(f"{name} {value}: want {wanted}")
+
+
+def parse_gpus(text: str) -> tuple[int, str]:
+    """The number of GPUs and their name, if there is one.
+
+    >>> parse_gpus("8xH100"), parse_gpus("8")
+    ((8, 'H100'), (8, ''))
+
+    Raises:
+        UserError: it is neither.
+    """
+    found = re.fullmatch(r"(\d+)(?:x(\w.*))?", text, re.ASCII)
+    if found is None:
+        raise UserError(f"--gpus {text}: want a number, or a number and a name such as 8xH100")
+    return int(found[1]), found[2] or ""
+
+
+def _gpu_note(name: str, runs: Sequence[Timeline], stages: Sequence[StageEstimate]) -> str:
+    """Where the measured rates come from, unless from GPUs with all the words of this name."""
+    on_gpu = [each for each in stages if each.place == "cuda"]
+    if not name or (on_gpu and all(each.source == "given" for each in on_gpu)):
+        return ""
+    if not on_gpu:
+        return f"no stage of the pilot ran on a GPU; nothing was measured on {name}"
+    cards: set[str] = set()
+    for run in runs:
+        if any(stage.place == "cuda" for stage in run.stages.values()):
+            cards.update(run.gpu_names or ["not recorded"])
+    if all(_words(name) <= _words(card) for card in cards):
+        return ""
+    cards_text = ", ".join(sorted(cards))
+    return f"rates are of the pilot's GPU ({cards_text}) and were not measured on {name}"
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"\w+", name.casefold()))
 
 
 def _stage(

@@ -101,6 +101,7 @@ def _job(
     def done(chunk: Chunk, tally: Tally) -> None:
         still_held()
         told.finished(chunk, per_chunk[chunk.index], tally.drops)
+        opened.timeline.note_gpu(tally.gpu)
         if limit is not None:
             limit.count(tally)
         if tokens is not None:

@@ -15,7 +15,7 @@ from glit.backends.base import PLAIN_BYTES, Backend
 from glit.data.records import Drop
 from glit.errors import DamagedTableError, GlitError, RunError, WeightsError, cut
 from glit.executors.protocols import Heartbeat, Place, Resources, Tally
-from glit.models.device import gpu_memory
+from glit.models.device import gpu_memory, gpu_name
 from glit.models.files import weight_files, weights_hash
 from glit.models.weights import Resolved
 from glit.stages.base import TableStep
@@ -158,7 +158,8 @@ class StageWorker:
         self._work.write(self._name, unit, rows, tokens.so_far())
         if self._keeps_rows:
             self._work.store.remove(self._work.so_far(self._name, unit))
-        return Tally(rows=len(rows), drops=drops_by_reason(rows), tokens=tokens.so_far())
+        drops, used = drops_by_reason(rows), tokens.so_far()
+        return Tally(rows=len(rows), drops=drops, tokens=used, gpu=gpu_name())
 
     def _paid_before(self, unit: Chunk) -> list[str]:
         """The tables of this chunk that may tell of tokens: that of an earlier run, which was

@@ -87,7 +87,7 @@ def prometheus(address: str) -> Listener:
         for name, text in _GAUGES.items()
     }
     drops = Gauge("glit_drops", "Drops by reason.", ["stage", "reason"], registry=registry)
-    used = Gauge("glit_gpu_used_bytes", "Of the fullest GPU.", ["stage"], registry=registry)
+    memory = Gauge("glit_gpu_bytes", "Of the fullest GPU.", ["stage", "kind"], registry=registry)
     ends = Counter("glit_runs_ended", "Runs that ended, by how.", ["how"], registry=registry)
 
     def tell(event: dict[str, Any]) -> None:
@@ -102,6 +102,7 @@ def prometheus(address: str) -> Listener:
         for reason, number in event["drops"].items():
             drops.labels(stage, reason).set(number)
         if event["gpu_bytes"]:
-            used.labels(stage).set(event["gpu_bytes"][0])
+            for kind, number in zip(("used", "total"), event["gpu_bytes"], strict=True):
+                memory.labels(stage, kind).set(number)
 
     return tell

@@ -55,6 +55,8 @@ class Timeline:
     cores: int = 0
     """That the run might use; 0 if it was not noted."""
     gpus: int = 0
+    gpu_names: list[str] = field(default_factory=list)
+    """Of the GPUs that workers used; empty if none was noted."""
     stages: dict[str, StageTime] = field(default_factory=dict)
 
     def note(self, stage: str, place: str, stretch: BusyInterval, workers: int = 1) -> None:
@@ -171,6 +173,12 @@ class TimelineWriter:
             self._saved_at = time.monotonic()
         return partial(self._note, task.name, task.needs.place, set())
 
+    def note_gpu(self, name: str) -> None:
+        """Note the name of a GPU that a worker used; empty for none."""
+        if name and self._line is not None and name not in self._line.gpu_names:
+            self._line.gpu_names.append(name)
+            self._is_saved = False
+
     def _note(self, stage: str, place: str, seen: set[str], stretch: BusyInterval) -> None:
         assert self._line is not None
         seen.add(stretch.worker)
@@ -212,7 +220,8 @@ def _from(run: dict[str, Any]) -> Timeline:
     }
     start_s, bin_s = _finite(run["start_s"]), _finite(run["bin_s"])
     size = {name: int(run.get(name, 0)) for name in ("cores", "gpus")}
-    return Timeline(start_s=start_s, bin_s=bin_s, **size, stages=stages)
+    names = [str(name) for name in run.get("gpu_names", ())]
+    return Timeline(start_s=start_s, bin_s=bin_s, **size, gpu_names=names, stages=stages)
 
 
 def _finite(value: Any) -> float:

@@ -76,6 +76,28 @@ def test_stages_of_one_place_take_turns_and_machines_share_them_out(pilot, monke
     assert given.hours[0] == pytest.approx(10)
 
 
+@pytest.mark.parametrize(
+    ("named", "seen", "note"),
+    [
+        ("2xH100", ["NVIDIA H100 80GB HBM3"], ""),
+        ("2", ["NVIDIA A10"], ""),
+        ("2xA100", ["NVIDIA A10"], "(NVIDIA A10) and were not measured on A100"),
+        ("2xH100", [], "(not recorded) and were not measured on H100"),
+    ],
+)
+def test_rates_of_another_card_are_said_to_be(pilot, monkeypatch, run_glit, named, seen, note):
+    here = stages(ingest="cpu", caption="cuda", split="cpu")
+    line = Timeline(start_s=0.0, bin_s=1.0, cores=4, gpus=1, stages=here, gpu_names=seen)
+    timed(monkeypatch, line)
+    found = glit.estimate(pilot, images=8, gpus=named)
+    assert found.gpus == 2 and found.gpu_note.endswith(note) and bool(found.gpu_note) == bool(note)
+    assert found.hours == glit.estimate(pilot, images=8, gpus=2).hours
+    given = glit.estimate(pilot, images=8, gpus=named, rates={"caption": 1})
+    assert given.gpu_note == ""
+    printed = run_glit("estimate", pilot, "-n", "8", "--gpus", named).output
+    assert note in printed and ("note: " in printed) == bool(note)
+
+
 def test_all_runs_of_a_build_count(pilot, monkeypatch):
     run = Timeline(
         start_s=0.0, bin_s=1.0, cores=4, stages=stages(ingest="cpu", caption="cpu", split="cpu")
@@ -101,6 +123,7 @@ def test_what_cannot_be_is_refused_in_a_line(pilot, monkeypatch, run_glit):
         ["-n", "1k", "--rate", "caption"],
         ["-n", "1k", "--rate", "caption=12/h"],
         ["-n", "1k", "--gpus", "-1"],
+        ["-n", "1k", "--gpus", "8yH100"],
     ):
         assert run_glit("estimate", pilot, *wrong).code == 2
     timed(monkeypatch, Timeline(start_s=0.0, stages=stages(ingest="cpu")))  # of an earlier version

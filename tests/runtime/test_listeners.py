@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import urllib.request
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from building import captions_only, data_bytes, png
@@ -13,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import glit
 from glit.errors import StoppedError, UserError
+from glit.executors.protocols import Heartbeat
 from glit.runtime import progress
 from glit.runtime.listeners import json_lines, prometheus
 from glit.runtime.progress import null_progress
@@ -35,6 +39,15 @@ def photographs(tmp_path):
 words = partial(captions_only, chunk_size=4)
 
 
+def documented():
+    """Fields by event, as docs/scale.md has them in a table."""
+    page = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
+    _, _, table = page.partition("| event | fields |\n")
+    rows = [row.split("|")[1:3] for row in table.partition("\n\n")[0].splitlines()[1:]]
+    words = [[re.findall("`(.*?)`", cell) for cell in row] for row in rows]
+    return {event: {*fields} for events, fields in words for event in events}
+
+
 @pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.engine)])
 def test_every_stage_ends_with_its_figures(photographs, tmp_path, run_glit, executor):
     log = tmp_path / "log.jsonl"
@@ -42,6 +55,8 @@ def test_every_stage_ends_with_its_figures(photographs, tmp_path, run_glit, exec
     assert run_glit(*line).code == 0
     events = [json.loads(line) for line in log.read_text().splitlines()]
     assert all(event["time"].endswith("Z") for event in events)
+    fields = documented()
+    assert all(event.keys() - {"time", "event"} == fields[event["event"]] for event in events)
     last = {event["stage"]: event for event in events if event["event"] == "progress"}
     assert last["ingest"]["done"] == last["ingest"]["total"] == 12
     assert last["ingest"]["drops"] == {"not_an_image": 1} and last["ingest"]["dropped"] == 1
@@ -70,10 +85,16 @@ def test_prometheus_reads_the_same_figures():
     with shown:
         shown.begin("caption", total=8, done=2)
         shown.lost()
-        shown.advance(6, 1)
+        shown.moved(SimpleNamespace(index=0), Heartbeat(rows=1, drops=0, gpu_memory=(3, 4)))
+        shown.finished(SimpleNamespace(index=1), 6, {"refusal": 1})
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         families = text_string_to_metric_families(answer.read().decode())
-    found = {s.name: s.value for f in families for s in f.samples if "created" not in s.name}
+    samples = [s for f in families for s in f.samples if "created" not in s.name]
+    found = {s.name: s.value for s in samples}
+    shown_as = {name.removeprefix("glit_") for name in found}
+    assert shown_as == documented()["progress"] - {"stage"} | {"runs_ended_total"}
+    memory = {s.labels["kind"]: s.value for s in samples if s.name == "glit_gpu_bytes"}
+    assert memory == {"used": 3, "total": 4}
     assert (found["glit_done"], found["glit_total"], found["glit_dropped"]) == (8, 8, 1)
     assert found["glit_units_lost"] == 1 and found["glit_runs_ended_total"] == 1
     with pytest.raises(UserError, match="--metrics .*want HOST:PORT, or a port"):

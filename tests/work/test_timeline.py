@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from glit.cli.timeline import timeline_lines
-from glit.executors.protocols import BusyInterval
+from glit.executors.protocols import BusyInterval, Resources
 from glit.storage.store import Store
-from glit.work.timeline import Timeline, read_timelines, seconds_left
+from glit.work.timeline import Timeline, TimelineWriter, read_timelines, seconds_left
 
 
 def stretch(start_s, stop_s):
@@ -86,6 +87,16 @@ def test_the_rest_of_a_build_is_as_long_as_its_slowest_place():
     assert seconds_left([first, second], stages) == (37.0, ["score", "pair"])
     done = [{"stage": "caption", "chunks_done": 9, "chunks_total": 9}]
     assert seconds_left([first], done) == (0.0, [])
+
+
+def test_the_names_of_gpus_are_kept_once(tmp_path):
+    task = SimpleNamespace(name="caption", needs=Resources(memory_bytes=1, place="cuda"))
+    with TimelineWriter(Store(tmp_path), (4, 2)) as timeline:
+        timeline.recorder(task, [1])(stretch(0, 1))
+        for name in ("NVIDIA A10", "", "NVIDIA A10", "NVIDIA L4"):
+            timeline.note_gpu(name)
+    (run,) = read_timelines(Store(tmp_path))
+    assert run.gpu_names == ["NVIDIA A10", "NVIDIA L4"]
 
 
 @pytest.mark.parametrize("value", ["NaN", "1e999", '"x"', "null", "[1]"])
