@@ -95,5 +95,6 @@ def gpu_memory() -> tuple[int, int] | None:
 def gpu_name() -> str:
     """Name of this process's GPU, such as ``NVIDIA H100 80GB HBM3``; empty if it uses none."""
     torch = sys.modules.get("torch")
-    is_used = torch is not None and torch.cuda.is_initialized()
-    return torch.cuda.get_device_name() if is_used else ""
+    if torch is None or not torch.cuda.is_initialized():
+        return ""
+    return torch.cuda.get_device_name()

