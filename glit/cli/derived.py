@@ -44,7 +44,7 @@ TERMINAL: dict[str, Any] = {
 _OBJECTS = {"progress", "report"}
 """Parameters that take objects of Python; commands fill them in."""
 _COMMANDS = {"evaluate": "eval", "judge": "pairs judge"}
-"""Commands that have another name than their function."""
+"""Commands that are not called as their function is."""
 _SHARED = {"dataset", "image_root", "settings"}
 """Parameters that mean the same in commands without a function."""
 _TYPES = {"Drops": float, "Literal": Literal, "PathLike": str, "Sequence": list}

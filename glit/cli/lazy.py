@@ -16,7 +16,7 @@ from glit.recipes import plugins
 
 
 class LazyCommand(TyperCommand):
-    """A command, or a group of some, of which ``glit --help`` reads no more than the docstring.
+    """A command or group whose module ``glit --help`` does not import: it reads the docstring.
 
     Args:
         name: of the command.

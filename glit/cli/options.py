@@ -95,7 +95,7 @@ def count(given: str | float) -> int:
 
 
 def shares(given: str | float) -> float | dict[str, float]:
-    """Shares of the command line, ``5%`` or ``0.05``, also by reason; or the default.
+    """Parse ``--max-drops``: a share, ``5%`` or ``0.05``, and shares of single drop reasons.
 
     >>> shares("5%,no_caption=1%")
     {'all': 0.05, 'no_caption': 0.01}
@@ -107,7 +107,9 @@ def shares(given: str | float) -> float | dict[str, float]:
             number = float(text.removesuffix("%"))
         except ValueError:
             raise typer.BadParameter(f"{part}: want a share such as 5% or 0.05") from None
-        found[reason.strip() or ALL] = number / 100 if text.endswith("%") else number
+        if (name := reason.strip() or ALL) in found:
+            raise typer.BadParameter(f"{given}: has two shares for {name}")
+        found[name] = number / 100 if text.endswith("%") else number
     return found[ALL] if found.keys() == {ALL} else found
 
 

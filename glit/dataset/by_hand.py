@@ -56,5 +56,5 @@ def with_by_hand(pairs: Sequence[Pair], decided: Decided, scores: Scores) -> tup
 def review(
     *, right: bool = False, edited: Sequence[int] = (), tags: Sequence[str] = (), note: str = ""
 ) -> dict[str, Any]:
-    """A value of the column ``review``; of a sample that nobody reviewed without arguments."""
+    """A value of the column ``review``; without arguments: nobody reviewed the sample."""
     return {"right": right, "edited": [*edited], "tags": [*tags], "note": note}

@@ -55,12 +55,12 @@ def _quantized(rows_RI: Tensor) -> tuple[Tensor, Tensor]:
 
 @cache
 def is_exact() -> bool:
-    """Return whether this machine's products of 8 bits add up exactly, also the largest ones."""
-    one_II = torch.full((64, 64), _LARGEST, dtype=torch.int8)
-    wanted = 64 * _LARGEST**2
+    """Return whether this machine adds up products of 8-bit numbers exactly, the largest too."""
+    largest_RI = torch.full((_ROWS, 576), _LARGEST, dtype=torch.int8)
+    wanted = 576 * _LARGEST**2
     return all(
-        bool((torch._int_mm(one_II[:rows], sign * one_II.t()) == sign * wanted).all())
-        for rows in (1, 4, 64)
+        bool((torch._int_mm(largest_RI[:rows], sign * largest_RI[:64].t()) == sign * wanted).all())
+        for rows in (1, 4, 64, _ROWS)
         for sign in (1, -1)
     )
 

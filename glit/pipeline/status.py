@@ -238,7 +238,8 @@ def build_words(
     words += ["--executor", executor] if executor != "auto" else []
     words += ["--ray-address", ray_address] if ray_address is not None else []
     words += ["--limit", str(limit)] if limit is not None else []
-    words += ["--max-drops", drops_word(max_drops)] if max_drops != 1 else []
+    drops = drops_word(max_drops)
+    words += ["--max-drops", drops] if drops not in ("", "100%") else []
     words += ["--max-hours", str(max_hours)] if max_hours < math.inf else []
     words += ["--max-tokens", str(max_tokens)] if max_tokens is not None else []
     words += ["--replace"] if replace else []

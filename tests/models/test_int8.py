@@ -89,7 +89,9 @@ def test_a_processor_that_adds_in_16_bits_is_refused(monkeypatch):
     is_exact.cache_clear()
 
 
-@pytest.mark.skipif(not is_exact() or not torch.cpu._is_vnni_supported(), reason="x86 with VNNI")
+@pytest.mark.skipif(
+    not is_exact() or not torch.cpu._is_vnni_supported(), reason="wants an x86 processor with VNNI"
+)
 def test_the_check_finds_that_onednn_adds_in_16_bits():
     code = "from glit.models.int8 import is_exact; print(is_exact())"
     held = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}

@@ -95,6 +95,7 @@ def test_a_reason_has_a_share_of_its_own(photographs, tmp_path, run_glit):
     unknown = run_glit(*line, "--max-drops", "no_captoin=10%")
     assert unknown.code == 2 and "did you mean 'no_caption'?" in unknown.errors
     assert run_glit(*line, "--max-drops", "50%,no_caption=30%").code == 0
+    assert run_glit(*line, "--max-drops", "5%,10%").code == 2
     given = "50%,refusal=12.5%"
     assert drops_word(shares(given)) == given
     with pytest.raises(UserError, match="want a share from 0 to 1"):
