@@ -68,6 +68,7 @@ class Embedder:
         num_workers: int = -1,
         device: str = "auto",
         checkpoint: Literal["best", "last"] = "best",
+        own_encoders: bool = False,
         progress: StageProgress | None = None,
     ) -> Self:
         """Open a model by name: a built-in one, a folder, a run of ``glit train``, or a hub id.
@@ -80,6 +81,8 @@ class Embedder:
             num_workers: threads that fit images; -1 starts one per usable core, 0 none.
             device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
             checkpoint: which one of a run.
+            own_encoders: take a run whose objective encodes by itself, too; this embeds with the
+                model that it started from.
             progress: shows texts and images done, by batch.
 
         Raises:
@@ -87,7 +90,9 @@ class Embedder:
         """
         with without_bars():
             found = find_model(name, checkpoint)
-            opened = open_encoder(found.folder, context=context, device=device)
+            opened = open_encoder(
+                found.folder, context=context, device=device, name=name, own_encoders=own_encoders
+            )
         preprocessing = opened.preprocessing
         if fit != "model":
             preprocessing = replace(preprocessing, fit=fit, shortest=0)

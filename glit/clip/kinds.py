@@ -12,6 +12,7 @@ from glit.clip.encoder import ClipEncoder
 from glit.clip.folder import load_model
 from glit.clip.image_processor import Preprocessing, read_preprocessing
 from glit.clip.open_clip import is_open_clip, load_open_clip
+from glit.clip.runs import refuse_own_encoders
 from glit.clip.siglip import NaflexEncoder, SiglipEncoder, SiglipTokenizer
 from glit.clip.text_window import stretch_model
 from glit.models.device import pick_device
@@ -51,7 +52,13 @@ def is_naflex(folder: Path) -> bool:
 
 
 def open_encoder(
-    folder: Path, *, dtype: torch.dtype = torch.float32, context: int = 0, device: str = "auto"
+    folder: Path,
+    *,
+    dtype: torch.dtype = torch.float32,
+    context: int = 0,
+    device: str = "auto",
+    name: str = "",
+    own_encoders: bool = False,
 ) -> OpenedModel:
     """Open a model of one of the :data:`KINDS` to embed with; its linear layers on a CPU go
     through oneDNN where they can.
@@ -61,11 +68,15 @@ def open_encoder(
         dtype: of its weights.
         context: text window in tokens, to which its own is brought; 0 is its own.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        name: of the model, for messages; its folder if empty.
+        own_encoders: take a checkpoint whose objective encodes by itself, too.
 
     Raises:
         WeightsError: the model, its preprocessing or its tokenizer cannot be used.
         UserError: this machine does not have the device.
     """
+    if not own_encoders:
+        refuse_own_encoders(folder, name or str(folder))
     model = open_model(folder, dtype=dtype).eval()
     side = getattr(model.config.vision_config, "image_size", 0)
     opened = assemble(model, read_preprocessing(folder, side=side), folder, context=context)

@@ -20,6 +20,11 @@ UNMIXED = "unmixed"
 themselves alone."""
 _UNMIXED = ("fg-clip", "beta-clip")
 """Objectives that do, of checkpoints without the key."""
+OWN_ENCODERS = "own_encoders"
+"""Key of the same file: whether the objective's encoders are its own, and the CLIPModel in the
+checkpoint is the one that training started from."""
+_OWN_ENCODERS = ("f-cast",)
+"""Objectives of which this is so, of checkpoints without the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +79,40 @@ def read_objective(checkpoint: Path) -> dict[str, Any]:
         WeightsError: the folder holds no parameters of an objective's own.
     """
     found = _said_of_objective(checkpoint)
-    found.pop(UNMIXED, None)
-    return found
+    return {key: value for key, value in found.items() if key not in (UNMIXED, OWN_ENCODERS)}
 
 
 def trains_unmixed(folder: Path) -> bool:
     """Return whether the checkpoint's objective trained patches that attend to themselves alone."""
+    return _says(folder, UNMIXED, before=_UNMIXED)
+
+
+def has_own_encoders(folder: Path) -> bool:
+    """Return whether a checkpoint holds encoders of its objective's own."""
+    return _says(folder, OWN_ENCODERS, before=_OWN_ENCODERS)
+
+
+def refuse_own_encoders(folder: Path, name: str) -> None:
+    """Refuse a checkpoint whose CLIPModel is not the trained model.
+
+    Raises:
+        WeightsError: see above.
+    """
+    if has_own_encoders(folder):
+        trained = read_objective(folder)["objective"]
+        raise WeightsError(
+            f"{name}: a run of {trained!r}, whose encoders are its own; the CLIPModel beside them "
+            "is the one it started from. Take that one here; glit eval and glit train --resume "
+            "take the run"
+        )
+
+
+def _says(folder: Path, key: str, *, before: tuple[str, ...]) -> bool:
+    """A key of a checkpoint's objective; ``before`` names those that wrote none and have it."""
     if not (folder / OBJECTIVE / "config.json").is_file():
         return False
     said = _said_of_objective(folder)
-    return bool(said.get(UNMIXED, said["objective"] in _UNMIXED))
+    return bool(said.get(key, said["objective"] in before))
 
 
 def _said_of_objective(checkpoint: Path) -> dict[str, Any]:

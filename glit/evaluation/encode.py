@@ -116,7 +116,7 @@ def load_embedder(
     return CollectionEmbedder.open(
         name, context=config.context, fit=config.image_fit, batch_size=config.batch_size,
         num_workers=config.num_workers, device=config.device, checkpoint=checkpoint,
-        progress=progress,
+        own_encoders=True, progress=progress,
     )  # fmt: skip
 
 

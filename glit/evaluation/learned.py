@@ -17,8 +17,10 @@ from glit.training.objectives import OBJECTIVES
 M = TypeVar("M", bound=ObjectiveModule)
 
 
-def learned_module(embedder: CollectionEmbedder, kind: type[M], *, scorer: str) -> M:
-    """Load the module of a checkpoint's objective, on the model's device.
+def learned_module(
+    embedder: CollectionEmbedder, kind: type[M], *, scorer: str
+) -> tuple[Objective, M]:
+    """Load a checkpoint's objective and its module, on the model's device.
 
     Args:
         embedder: the checkpoint's model.
@@ -33,7 +35,13 @@ def learned_module(embedder: CollectionEmbedder, kind: type[M], *, scorer: str) 
     name = keys.pop("objective")
     where = str(embedder.folder / OBJECTIVE / "config.json")
     found: type[Objective] | None = OBJECTIVES.get(name)
-    module = build_dataclass(found, keys, where=where).module(embedder.encoder) if found else None
+    if found is None:
+        raise UserError(
+            f"{embedder.name}: was trained with {name!r}, which is no objective of this glit; load "
+            "the plugin that has it (docs/extend.md)"
+        )
+    objective = build_dataclass(found, keys, where=where)
+    module = objective.module(embedder.encoder)
     if not isinstance(module, kind):
         raise UserError(
             f"evaluate.scorer = {scorer!r}: {embedder.name} was trained with {name!r}, which has "
@@ -47,4 +55,4 @@ def learned_module(embedder: CollectionEmbedder, kind: type[M], *, scorer: str) 
             f"and what it learned beside CLIP fits no other; set evaluate.context={context}"
         )
     read_module(embedder.folder, module)
-    return module.to(embedder.device).eval()
+    return objective, module.to(embedder.device).eval()

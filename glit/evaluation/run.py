@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from glit.clip.runs import model_of_run
+from glit.clip.runs import has_own_encoders, model_of_run
 from glit.data.captions import LONG
 from glit.errors import InputError, UserError
 from glit.evaluation.collection import Collection
@@ -24,7 +24,6 @@ from glit.recipes.config import as_table
 from glit.runtime.cpu_threads import CpuThreads
 from glit.runtime.process_state import without_bars
 from glit.runtime.progress import StageProgress, null_progress
-from glit.training.setup import has_own_encoders
 
 
 def open_embedder(

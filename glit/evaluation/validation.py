@@ -83,4 +83,4 @@ def _embedder(
     )
     if not ingredients.objective.own_encoders:
         return plain
-    return embedder_of_module(plain, ingredients.model.module, settings)
+    return embedder_of_module(plain, ingredients.objective, ingredients.model.module, settings)

@@ -14,14 +14,13 @@ import torch
 from glit.clip.folder import write_json, write_model
 from glit.clip.image_processor import read_preprocessing
 from glit.clip.kinds import open_model
-from glit.clip.runs import find_model
+from glit.clip.runs import find_model, refuse_own_encoders
 from glit.clip.text_window import stretch_model
 from glit.errors import UserError, WeightsError
 from glit.models.tokenizer import tokenizer_hash
 from glit.runtime.process_state import without_bars
 from glit.runtime.progress import StageProgress, null_progress
 from glit.storage.outputs import new_folder
-from glit.training.setup import refuse_own_encoders
 from glit.version import __version__
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from glit.clip.position import Position, read_position
-from glit.clip.runs import UNMIXED
+from glit.clip.runs import OWN_ENCODERS, UNMIXED
 from glit.gpu.convolutions import no_tf32_convolutions
 from glit.recipes.config import as_table
 from glit.runtime.cpu_threads import CpuThreads
@@ -331,6 +331,7 @@ class _Run:
                 objective={
                     "objective": self.config.objective,
                     UNMIXED: self.objective.needs.unmixed,
+                    OWN_ENCODERS: self.objective.own_encoders,
                     **as_table(self.objective),
                 },
                 start=self.ingredients.start,

@@ -1,18 +1,21 @@
 """The module of an objective: parameters of its own, between the encoders and the loss.
 
-Shapes: B samples, K local slots, S further texts, P patches, L caption tokens, H tower width.
+Shapes: B samples, K local slots, S further texts, P patches, L caption tokens, H tower width,
+D width of an embedding.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
 from glit.clip.encoder import ClipEncoder
+from glit.clip.text_rows import TextRows
+from glit.text.spans import Span
 from glit.training.batch import Batch
 from glit.training.features import Features
 
@@ -70,3 +73,32 @@ class ObjectiveModule(nn.Module):
 
     def after_step(self, max_logit_scale: float) -> None:
         """Called after every optimiser step, without gradients, to keep parameters in range."""
+
+
+class EncodingModule(ObjectiveModule):
+    """The module of an objective with ``own_encoders``: embeds whole images and texts when the
+    model is measured. Embeddings need not be normalised."""
+
+    @abstractmethod
+    def embed_images(
+        self, squares_B3SS: UInt8[Tensor, "b 3 s s"], prepared: Mapping[str, Tensor]
+    ) -> Float[Tensor, "b d"]:
+        """Embed images.
+
+        Args:
+            squares_B3SS: images in the model's square.
+            prepared: what :meth:`Objective.prepare` made of each, a row an image.
+        """
+
+    def parts_of(self, text: str, sentences: Sequence[Span]) -> Sequence[str]:
+        """Return the pieces of a text that are encoded apart; at least one."""
+        return [text]
+
+    @abstractmethod
+    def embed_texts(self, parts: TextRows, number_T: Sequence[int]) -> Float[Tensor, "t d"]:
+        """Embed texts.
+
+        Args:
+            parts: the pieces of all texts, one after the other.
+            number_T: pieces of every text.
+        """

@@ -37,8 +37,8 @@ class Objective(RecipeTable, ABC):
     table: ClassVar[str] = "train"
 
     own_encoders: ClassVar[bool] = False
-    """True if the objective's module encodes images and texts itself. Then CLIP's towers encode
-    nothing and are not trained."""
+    """True if the objective's module, an :class:`EncodingModule`, encodes images and texts itself.
+    Then CLIP's towers encode nothing and are not trained."""
 
     takes_short: ClassVar[bool] = False
     """True if :meth:`texts` takes ``short``, a sample's short caption or None."""
@@ -98,7 +98,7 @@ class Objective(RecipeTable, ABC):
 
         Args:
             image: the whole image in the model's square.
-            caption: the sample's.
+            caption: the sample's; empty where a model of :attr:`own_encoders` is measured.
             inputs: to write into, as zeros.
         """
         raise NotImplementedError(f"{type(self).__name__} has inputs and does not fill them")

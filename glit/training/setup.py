@@ -8,9 +8,10 @@ from typing import Literal, cast
 
 import torch
 
+from glit.clip.encoder import ClipEncoder
 from glit.clip.image_processor import Preprocessing, read_preprocessing
 from glit.clip.kinds import OpenedModel, assemble, is_naflex, is_siglip, open_model
-from glit.clip.runs import OBJECTIVE, find_model, read_objective
+from glit.clip.runs import find_model, refuse_own_encoders
 from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import is_grounded_schema
 from glit.errors import DatasetError, InputError, RecipeError, WeightsError
@@ -24,6 +25,7 @@ from glit.training.loader import BatchLoader
 from glit.training.lora import add_adapters, read_adapters
 from glit.training.mixture import Mixture
 from glit.training.model import TrainedModel
+from glit.training.module import EncodingModule, ObjectiveModule
 from glit.training.objective import Objective
 from glit.training.objectives import OBJECTIVES
 from glit.training.run_file import dataset_hash
@@ -41,32 +43,6 @@ class Ingredients:
     start: Path
     """Folder of the model training started from."""
     preprocessing: Preprocessing
-
-
-def refuse_own_encoders(folder: Path, name: str) -> None:
-    """Refuse a checkpoint whose CLIPModel is not the trained model.
-
-    Raises WeightsError: see above.
-    """
-    if has_own_encoders(folder):
-        trained = read_objective(folder)["objective"]
-        raise WeightsError(
-            f"{name}: a run of {trained!r}, whose encoders are its own; the CLIPModel beside them "
-            "is the one it started from. Train that one, or go on with --resume"
-        )
-
-
-def has_own_encoders(folder: Path) -> bool:
-    """Return whether a checkpoint holds an objective's own encoders."""
-    found = _objective_of(folder)
-    return found is not None and found.own_encoders
-
-
-def _objective_of(folder: Path) -> type[Objective] | None:
-    """The objective whose own parameters a model folder holds; None if it holds none."""
-    if not (folder / OBJECTIVE / "config.json").is_file():
-        return None
-    return OBJECTIVES.get(read_objective(folder)["objective"])
 
 
 def mixed_precision(wanted: str, device: str) -> Literal["no", "bf16", "fp16"]:
@@ -120,9 +96,7 @@ def prepare(
             check_tokenizer(part, config.model, start)
     opened = _opened(config, objective, start, checkpoint)
     encoder, found, tokenizer = opened.encoder, opened.preprocessing, opened.tokenizer
-    with torch.random.fork_rng(devices=[]):  # whatever was drawn before, its start is the seed's
-        torch.manual_seed(config.seed)
-        module = objective.module(encoder)
+    module = _own_module(config, objective, encoder)
     if module is None and not any(p.requires_grad for p in encoder.parameters() if p.numel() > 1):
         raise RecipeError(
             "train.lock_image and train.lock_text: both together leave nothing to train but the "
@@ -156,6 +130,21 @@ def prepare(
         start=start,
         preprocessing=Preprocessing(mean=found.mean, std=found.std, fit=config.image_fit),
     )
+
+
+def _own_module(
+    config: TrainConfig, objective: Objective, encoder: ClipEncoder
+) -> ObjectiveModule | None:
+    """The objective's module, drawn from the run's seed, whatever was drawn before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        module = objective.module(encoder)
+    if objective.own_encoders and not isinstance(module, EncodingModule):
+        raise RecipeError(
+            f"train.objective = {config.objective!r}: has own_encoders, so its module() has to "
+            f"return a glit.training.module.EncodingModule, not {type(module).__name__}"
+        )
+    return module
 
 
 def _opened(

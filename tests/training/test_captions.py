@@ -18,7 +18,7 @@ from glit.training.captions import chosen_caption, short_text_note
 from glit.training.config import TrainConfig
 from glit.training.input_spec import InputSpec
 from glit.training.loop import train
-from glit.training.objectives.f_cast import FCast
+from glit.training.objectives.f_cast.objective import FCast
 from glit.training.objectives.fg_clip import FgClip
 from glit.training.objectives.long_clip import LongClip
 from glit.training.objectives.mulclip import MulClip

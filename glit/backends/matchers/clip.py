@@ -50,8 +50,9 @@ class ClipMatcher:
             raise WeightsError(f"{model.path}: it holds no preprocessor_config.json")
         try:
             opened = open_encoder(
-                model.path, dtype=torch_dtype(config.precision), device=config.device
-            )
+                model.path, dtype=torch_dtype(config.precision), device=config.device,
+                name=model.name,
+            )  # fmt: skip
         except (OSError, ValueError) as error:
             raise WeightsError(
                 f"model {model.name!r}: cannot be loaded as CLIP ({error})"

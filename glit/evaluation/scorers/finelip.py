@@ -41,7 +41,7 @@ class FineLipScore(RecipeTable):
     state."""
 
     def images(self, embedder: CollectionEmbedder, collection: Collection) -> Vectors:
-        tokens = learned_module(embedder, FineLipModule, scorer="finelip").tokens
+        tokens = learned_module(embedder, FineLipModule, scorer="finelip")[1].tokens
         found = []
         for patches, embedding in embedder.encoded_images(collection, embedder.wholes(collection)):
             with torch.inference_mode():
@@ -50,7 +50,7 @@ class FineLipScore(RecipeTable):
         return _checked(embedder, found, list(range(len(names))), names)
 
     def texts(self, embedder: CollectionEmbedder, texts: Sequence[Text]) -> Vectors:
-        tokens = learned_module(embedder, FineLipModule, scorer="finelip").tokens
+        tokens = learned_module(embedder, FineLipModule, scorer="finelip")[1].tokens
         order: list[int] = []
         found = []
         for group, rows, slots, embedding in embedder.encoded_texts([t.text for t in texts]):

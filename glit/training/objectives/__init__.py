@@ -5,7 +5,7 @@ from __future__ import annotations
 from glit.training.objective import Objective
 from glit.training.objectives.beta_clip import BetaClip
 from glit.training.objectives.clip import Clip
-from glit.training.objectives.f_cast import FCast
+from glit.training.objectives.f_cast.objective import FCast
 from glit.training.objectives.fast_goal import FastGoal
 from glit.training.objectives.fg_clip import FgClip
 from glit.training.objectives.finelip import FineLip

@@ -50,7 +50,7 @@ def test_texts_and_images_alone_give_the_same_vectors(trained) -> None:
     texts, _ = all_captions(collection)
     found = FineLipScore().texts(embedder, texts)
     images = FineLipScore().images(embedder, collection)
-    tokens = learned_module(embedder, FineLipModule, scorer="finelip").tokens
+    tokens = learned_module(embedder, FineLipModule, scorer="finelip")[1].tokens
     assert found.vector_NVD.shape[1] == 1 + 49  # a fifth of 246, and the end token
     assert images.vector_NVD.shape[1] == 1 + 3  # a fifth of 16, and the class token
     clip = embedder.encoder.clip

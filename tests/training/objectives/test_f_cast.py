@@ -17,16 +17,16 @@ from made_features import NUMBERS, SCALE, objective_of, random_features
 from transformers import CLIPModel
 
 from glit.clip.encoder import ClipEncoder
-from glit.clip.f_cast.chunks import balanced_chunks, random_chunks
-from glit.clip.f_cast.grouping import Grouping, farthest_points
-from glit.clip.f_cast.model import FCastEncoder
-from glit.clip.f_cast.superpixels import superpixels
-from glit.clip.f_cast.vision import means, sine_positions
 from glit.clip.text_rows import lay_out
 from glit.errors import RecipeError, UserError, WeightsError
 from glit.evaluation.run import evaluate
 from glit.training.config import TrainConfig
-from glit.training.objectives.f_cast import FCast, part_loss
+from glit.training.objectives.f_cast.chunks import balanced_chunks, random_chunks
+from glit.training.objectives.f_cast.grouping import Grouping, farthest_points
+from glit.training.objectives.f_cast.model import FCastEncoder
+from glit.training.objectives.f_cast.objective import FCast, part_loss
+from glit.training.objectives.f_cast.superpixels import superpixels
+from glit.training.objectives.f_cast.vision import means, sine_positions
 from glit.training.setup import prepare
 
 SMALL = {"depths": (1, 1, 1, 1), "text_depths": (1, 1), "num_segments": (12, 8, 4, 2)}
@@ -263,7 +263,7 @@ def test_a_run_is_measured_by_its_own_encoders_in_another_process(
     there = json.loads((tmp_path / "out" / "caption-quality_run.json").read_text())["metrics"]
     assert there["mean_cosine"] == pytest.approx(sentences.metrics["mean_cosine"], abs=1e-6)
     assert set(here.metrics) >= {"image_retrieval_recall@1", "text_retrieval_recall@1"}
-    with pytest.raises(UserError, match="'f-cast', which has no patches of images"):
+    with pytest.raises(UserError, match="has encoders of its own, and no patches of images"):
         evaluate("localize", [str(run)], str(dataset), settings)
     with pytest.raises(WeightsError, match="a run of 'f-cast', whose encoders are its own"):
         prepare(TrainConfig(model=str(run), batch_size=4), str(dataset))

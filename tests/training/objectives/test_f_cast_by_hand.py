@@ -11,11 +11,11 @@ import torch
 from made_features import SCALE, at, random_features
 from plain_clip import plain_model
 
-from glit.clip.f_cast.grouping import Grouping
-from glit.clip.f_cast.text import TwoStageText
 from glit.clip.text_rows import lay_out
 from glit.training.module import Encoded
-from glit.training.objectives.f_cast import FCast, FCastModule, part_loss
+from glit.training.objectives.f_cast.grouping import Grouping
+from glit.training.objectives.f_cast.objective import FCast, FCastModule, part_loss
+from glit.training.objectives.f_cast.text import TwoStageText
 
 
 def cost(logit: float) -> float:

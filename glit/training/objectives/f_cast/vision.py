@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from glit.clip.f_cast.grouping import Grouping
-from glit.clip.f_cast.superpixels import STRIDE
+from glit.training.objectives.f_cast.grouping import Grouping
+from glit.training.objectives.f_cast.superpixels import STRIDE
 
 if TYPE_CHECKING:
     from transformers import CLIPModel

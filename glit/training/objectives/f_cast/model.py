@@ -9,8 +9,8 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from glit.clip.encoder import ClipEncoder
-from glit.clip.f_cast.text import TwoStageText
-from glit.clip.f_cast.vision import CastEncoder
+from glit.training.objectives.f_cast.text import TwoStageText
+from glit.training.objectives.f_cast.vision import CastEncoder
 
 Start = Literal["scratch", "clip"]
 

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from glit.clip.f_cast.vision import through
 from glit.clip.text_rows import TextRows
 from glit.clip.text_tokens import rows_agree, tokens_alone, tokens_in_rows
+from glit.training.objectives.f_cast.vision import through
 
 if TYPE_CHECKING:
     from transformers import CLIPModel

@@ -5,8 +5,8 @@ L_part = -1/M sum_i sum_jk log sigmoid(y_ij (s_part cos(v_i,jk, t_jk) + b_part))
 L_whole = -1/N sum_ij log sigmoid(y_ij (s_whole cos(v_i^coarse, t_j^long) + b_whole))    (Eq. 8)
 L = L_part + L_whole,  y_ij = 1 if i = j, else -1
 
-(F-CAST, under review for ICLR 2026.) The encoders are :mod:`glit.clip.f_cast`; CLIP's towers are
-not used, and stay in the checkpoint as they were. What the paper leaves open or prints otherwise:
+(F-CAST, under review for ICLR 2026.) CLIP's towers are not used, and stay in the checkpoint as they
+were. What the paper leaves open or prints otherwise:
 
 - Eq. 7 and 8 lack the -log, and their b has the wrong sign; here as SigLIP has it. The printed
   start of the temperature, 0.07, is that of 1/s: s begins at 1/0.07, learned as a log, b at -10,
@@ -37,24 +37,25 @@ from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
 from glit.clip.encoder import ClipEncoder
-from glit.clip.f_cast.chunks import random_chunks
-from glit.clip.f_cast.model import FCastEncoder, Start
-from glit.clip.f_cast.superpixels import MOST_SEGMENTS, STRIDE, superpixels
-from glit.clip.f_cast.vision import NUM_STAGES
+from glit.clip.text_rows import TextRows
 from glit.plain import limited
 from glit.recipes.config import require_value
 from glit.recipes.extras import require
 from glit.text.spans import Span
 from glit.training.features import Features
-from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
+from glit.training.module import Encoded, EncodingModule, ModuleOutput
 from glit.training.objective import InputSpec, Loss, Objective, logged
+from glit.training.objectives.f_cast.chunks import balanced_chunks, random_chunks
+from glit.training.objectives.f_cast.model import FCastEncoder, Start
+from glit.training.objectives.f_cast.superpixels import MOST_SEGMENTS, STRIDE, superpixels
+from glit.training.objectives.f_cast.vision import NUM_STAGES
 from glit.training.objectives.siglip import sigmoid_loss
 
 _HEADS = 8
 _SUPERPIXELS = "superpixels"
 
 
-class FCastModule(ObjectiveModule):
+class FCastModule(EncodingModule):
     """The encoders, the attention's parameters, and two scales and biases.
 
     Queries, keys and values are projected here; the attention itself is in the loss, where the
@@ -105,6 +106,26 @@ class FCastModule(ObjectiveModule):
                 "whole_bias": self.bias[1],
             },
         )
+
+    def embed_images(
+        self, squares_B3SS: UInt8[Tensor, "b 3 s s"], prepared: Mapping[str, Tensor]
+    ) -> Float[Tensor, "b d"]:
+        """Whole features (section 3.3: parts are for training only)."""
+        return self.encoders.images(squares_B3SS, prepared[_SUPERPIXELS])[1]
+
+    def parts_of(self, text: str, sentences: Sequence[Span]) -> Sequence[str]:
+        """The sentences in chunks as fairly as possible; a text without any is one chunk."""
+        spans = balanced_chunks(sentences, self.num_chunks)
+        return [text[start:end] for start, end in spans] or [text]
+
+    def embed_texts(self, parts: TextRows, number_T: Sequence[int]) -> Float[Tensor, "t d"]:
+        """Whole features of chunks in order (Eq. 3)."""
+        chunks = self.encoders.text.chunks(parts)
+        numbers = torch.tensor(number_T, device=chunks.device)
+        valid_TN = torch.arange(self.num_chunks, device=chunks.device) < numbers[:, None]
+        slots = chunks.new_zeros(*valid_TN.shape, chunks.shape[-1])
+        slots[valid_TN] = chunks
+        return self.encoders.text.whole(slots, valid_TN)
 
     def after_step(self, max_logit_scale: float) -> None:
         """The scales stay at or below CLIP's own limit."""
