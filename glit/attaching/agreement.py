@@ -1,4 +1,4 @@
-"""Whether the pixels of two pictures agree, one laid upon the other.
+"""Decide whether the pixels of two pictures agree, one laid upon the other.
 
 The place is refined by the pixels (Gauss-Newton, Lucas and Kanade 1981). One change of tones for
 the whole picture is allowed; then no part of it may differ.
@@ -40,7 +40,7 @@ _SETTLED = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How two pictures agree."""
+    """The agreement of two pictures."""
 
     line: Line
     """The refined place."""
@@ -92,7 +92,7 @@ def agreement(published: Pixels, undone: Pixels, line: Line, coarse: float) -> A
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Laid:
-    """What two pictures both show."""
+    """The part that two pictures share."""
 
     box: tuple[float, float, float, float]
     """Its corners in the first picture."""

@@ -1,4 +1,4 @@
-"""Whether the differences of two pictures are such as a new encoding, another size or other tones
+"""Decide whether two pictures differ only as a new encoding, another size or other tones
 cause.
 
 Pictures are compared by the means of cells at all places. The limits are above what such changes
@@ -24,7 +24,7 @@ _LOST = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limit:
-    """How far the cells of a picture may differ."""
+    """Limits of the differences between the cells of two pictures."""
 
     side: int
     """Side of a cell in pixels; larger for a coarse picture."""

@@ -1,4 +1,4 @@
-"""Which published pictures a user's picture may be: by names, by looks, by local features.
+"""Find the published pictures that a user's picture may be: by name, looks and local features.
 
 Looks are a hash of the picture in each of the eight ways it can be turned and mirrored, with its
 even border and without. Features are signs of random projections of SIFT's descriptors (Charikar

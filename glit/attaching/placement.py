@@ -1,4 +1,4 @@
-"""Where a found picture lies in the one that was published: mirrored, turned, cut, padded, resized.
+"""Locate a found picture in the one that was published: mirrored, turned, cut, padded, resized.
 
 Sides stay upright or at right angles, so boxes stay boxes.
 """

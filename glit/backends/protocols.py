@@ -193,7 +193,7 @@ class CaptionLookup(Protocol):
     def find(
         self, paths: Sequence[str], read_text: ReadText
     ) -> Sequence[str | Mapping[str, str] | Drop]:
-        """For every image path its caption, or several by kind, or a drop with its reason."""
+        """Return for every image path a caption, several by kind, or a drop with its reason."""
         ...
 
 
@@ -310,7 +310,7 @@ class Grounder(Protocol):
     def find(
         self, images: Sequence[Pixels], phrases: Sequence[Sequence[str]]
     ) -> list[list[PhraseDetections]]:
-        """For each image the detections of each of its phrases, in their order."""
+        """Return for each image the detections of each of its phrases, in their order."""
         ...
 
 
@@ -331,7 +331,7 @@ class Matcher(Protocol):
     def embed_regions(
         self, images: Sequence[Pixels], boxes: Sequence[Boxes]
     ) -> list[Float[np.ndarray, "_ _"]]:
-        """For each image [R, D]: an L2-normalised float32 embedding for each of its R boxes."""
+        """Return for each image [R, D]: L2-normalised float32 embeddings of its R boxes."""
         ...
 
     def embed_dense(

@@ -1,4 +1,4 @@
-"""How benchmarks run what they measure: in processes of their own, within a time, once.
+"""Run each measurement of a benchmark once, in a process of its own, within a time limit.
 
 A measurement is a function that yields rows, which are plain dicts. It is run
 

@@ -1,4 +1,4 @@
-"""What a measurement ran on and the memory it took: hardware and versions, no names and no paths.
+"""Describe the machine of a measurement and the memory used: no names and no paths.
 
 ``python -m glit.bench.machine FILE WORDS`` is ``glit WORDS``, and leaves its peak memory in a file.
 """
@@ -51,7 +51,7 @@ def _cpu_name() -> str:
 
 
 def _of_cpu(name: str) -> str:
-    """What Linux says of the first processor; empty on other systems."""
+    """Return Linux's description of the first processor; empty on other systems."""
     described = Path("/proc/cpuinfo")
     if described.is_file():
         for line in described.read_text(encoding="utf-8").splitlines():

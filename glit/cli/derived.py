@@ -153,7 +153,7 @@ def _add_help(
 
 
 def argument_texts(function: Callable[..., Any]) -> dict[str, str]:
-    """What a docstring says of each argument, also by the function that it refers to."""
+    """Return a docstring's text of each argument, also from the function that it refers to."""
     section = (inspect.getdoc(function) or "").partition("Args:\n")[2].partition("\n\n")[0]
     found = dict(re.findall(r"^    (\w+): ((?:.|\n      )*)", section, re.MULTILINE))
     for name, text in found.items():

@@ -1,4 +1,4 @@
-"""What several commands share: checks and parsers of their options, and what they print."""
+"""Options shared by several commands: their checks and parsers, and common output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an image is fitted into the model's square. Loads no model library."""
+"""Fit an image into the model's square. Loads no model library."""
 
 from typing import Literal
 

@@ -54,7 +54,7 @@ class _Boxes:
 
 
 def shown_regions(row: dict[str, Any]) -> dict[int, int | None]:
-    """By sentence the region that it has in the dataset; None for no region."""
+    """Return each sentence's region in the dataset; None for no region."""
     return {p["sentence"]: None if p["global_wins"] else p["region"] for p in row["pairs"]}
 
 

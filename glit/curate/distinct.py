@@ -82,7 +82,7 @@ def find_repeats(
 def groups_alike(
     dataset: Dataset, numbers: Int64[np.ndarray, " N"], *, bits: int, progress: StageProgress
 ) -> list[str]:
-    """For each row the ``sample_id`` of the first that looks like it, or like one that does.
+    """Return for each row the ``sample_id`` of the first that looks like it, or like one that does.
 
     Args:
         dataset: whose rows.

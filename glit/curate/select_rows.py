@@ -44,7 +44,7 @@ _PART_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSelection:
-    """Which rows to take: those of a condition, of these a sample, and this in parts."""
+    """A selection of rows: those of a condition, of these a sample, and this in parts."""
 
     where: str = ""
     sample: int | None = None

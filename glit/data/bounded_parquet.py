@@ -192,7 +192,7 @@ class TooMuch(ValueError):
 
 
 def _range(chunk: Any) -> tuple[int, int]:
-    """Where a column of a row group is in the file."""
+    """Return the place of a row group's column in the file."""
     start, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset
     if dictionary is not None and 0 < dictionary < start:
         start = dictionary

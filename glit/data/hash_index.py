@@ -85,8 +85,9 @@ class HashIndex:
 def near_groups(
     hashes: Hashes, *, most_bits: int, confirm: Confirm | None = None
 ) -> Int64[np.ndarray, " N"]:
-    """For every hash the first of its group; hashes that differ in few bits are of one group, and
-    so are those that are each near a third.
+    """Return for every hash the first of its group.
+
+    Hashes that differ in few bits are of one group, and so are those that are each near a third.
 
     Args:
         hashes: N of them.

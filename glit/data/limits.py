@@ -1,4 +1,4 @@
-"""How much of a file from outside is held in memory at once; docs/security.md tells of the limits.
+"""Limits on how much of a file from outside is in memory at once; see docs/security.md.
 
 A small file can decode to any size, so each reader asks for the decoded size before it decodes.
 """

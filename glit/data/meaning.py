@@ -26,7 +26,7 @@ _DECIMALS = 6
 def near_duplicates(
     embeddings: Float32[np.ndarray, "N D"], *, least: float
 ) -> dict[int, tuple[int, float]]:
-    """For every image that repeats an earlier one: that one, which repeats none, and the cosine.
+    """Return for every image that repeats an earlier one: that one, which repeats none; the cosine.
 
     Args:
         embeddings: L2-normalised, the best image first.
@@ -50,7 +50,7 @@ def most_alike(
     *,
     least: float,
 ) -> list[tuple[int, float] | None]:
-    """For every image the reference of the highest cosine, and that, if it is at least so much.
+    """Return for every image its reference of the highest cosine, and that, if it is high enough.
 
     >>> images = np.array([[1, 0], [0.6, 0.8]], np.float32)
     >>> most_alike(images, np.array([[0, 1]], np.float32), least=0.7)

@@ -1,4 +1,4 @@
-"""What an image's pixels say of its quality, without a model.
+"""Measure an image's quality by its pixels, without a model.
 
 Everything is measured on grey values of the image reduced to at most 512 pixels a side by a whole
 factor, which is about what models see. Sums are of whole numbers, so that every machine finds the

@@ -144,7 +144,7 @@ class ReferenceList:
         embeddings: Float32[np.ndarray, "N D"] | None = None,
         cosine: float = 1.0,
     ) -> list[ReferenceMatch | None]:
-        """For each image the reference that it is or resembles, if there is one.
+        """Return for each image the reference that it is or resembles, if there is one.
 
         Args:
             sample_ids: SHA-256 of the images' files, hex.

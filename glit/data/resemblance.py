@@ -1,4 +1,4 @@
-"""Whether an image is one of a list of others: re-encoded, resized, turned, mirrored or cropped.
+"""Find images of a list in another: re-encoded, resized, turned, mirrored or cropped.
 
 A reference is a grey thumbnail of 64 x 64. From it come difference hashes of the whole image and
 of nine crops to 80 % of each side, in eight orientations. An image is compared with the references
@@ -158,7 +158,7 @@ class References:
         self._upright = HashIndex(values[self._uprights], flipped=True)
 
     def resembled(self, images: Thumbnails) -> list[Resemblance | None]:
-        """For each thumbnail the reference that it resembles most, if it resembles any."""
+        """Return for each thumbnail the reference that it resembles most, if it resembles any."""
         found: list[Resemblance | None] = [None] * len(images)
         best = np.full(len(images), LEAST_CORRELATION)
         for part, image, entry in self._candidates(images):

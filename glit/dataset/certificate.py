@@ -163,7 +163,7 @@ def items_of(
 
 
 def _read(dataset: Dataset, of: Kind) -> Iterator[tuple[np.ndarray, ...]]:
-    """By row group: row, first 64 bits of the sample's hash, the two numbers, probability."""
+    """Read by row group: row, first 64 bits of the sample's hash, the two numbers, probability."""
     start = 0
     for group in range(len(dataset.places)):
         table = dataset.table(_COLUMNS[of], row_group=group)

@@ -1,4 +1,4 @@
-"""What glit's mini models are worth: they run on any image, and are right on its scenes alone."""
+"""Name glit's mini models, which run on any image and are right on its scenes alone."""
 
 from __future__ import annotations
 

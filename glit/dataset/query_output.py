@@ -107,7 +107,7 @@ def _is_same_in_sql(found: duckdb.DuckDBPyRelation) -> bool:
 
 
 def _objects_in_sql(found: duckdb.DuckDBPyRelation) -> Iterator[bytes]:
-    """As :func:`_objects`, several times as fast, if :func:`_is_same_in_sql`."""
+    """Do as :func:`_objects`, several times as fast, if :func:`_is_same_in_sql`."""
     parts = []
     for number, name in enumerate(found.columns, 1):
         key = json.dumps(name, ensure_ascii=False).replace("'", "''")

@@ -17,7 +17,7 @@ from glit.rules.pairing import Pairing
 
 
 def pairings_of(manifest: Manifest) -> list[Pairing]:
-    """Each rule that chose a dataset's pairs, with its options and its calibration.
+    """Return each rule that chose a dataset's pairs, with its options and its calibration.
 
     Raises:
         DatasetError: this glit does not have one.

@@ -1,4 +1,4 @@
-"""What a recipe needs: packages, models and their sizes. Nothing is downloaded or loaded."""
+"""List what a recipe needs: packages, models, sizes. Nothing is downloaded or loaded."""
 
 from __future__ import annotations
 

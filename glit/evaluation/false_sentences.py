@@ -25,7 +25,7 @@ OfType = Mapping[int, str]
 
 
 def drawn(collection: Collection, *, seed: int) -> dict[int, str]:
-    """For every image a sentence of another image's caption, drawn by the seed.
+    """Return for every image a sentence of another image's caption, drawn by the seed.
 
     Raises InputError when there is only one image to draw sentences from.
     """

@@ -19,7 +19,7 @@ WAYS = ("image_retrieval", "text_retrieval")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a task found, if that is more than figures."""
+    """A task's result, if that is more than figures."""
 
     metrics: Metrics
     neighbours: dict[str, Any] = field(default_factory=dict)

@@ -25,7 +25,7 @@ def patch_maps(
     *,
     progress: StageProgress | None = None,
 ) -> list[list[dict[str, Any]]]:
-    """For each sample, a map of every sentence by each model; images are squeezed into its square.
+    """Make a map of every sentence by each model; images are squeezed into its square.
 
     Args:
         models: built-in names, folders, runs, hub ids.

@@ -1,4 +1,4 @@
-"""Which gallery items are relevant to which query, as a flat list of index pairs."""
+"""Relevant gallery items of queries, as a flat list of index pairs."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Result:
 
     @property
     def remark(self) -> str:
-        """Which recalls a gallery as small as this one makes 1 whatever the model; or nothing."""
+        """Name the recalls that a gallery this small makes 1 whatever the model; or nothing."""
         galleries = {"image_retrieval_": self.num_images, "text_retrieval_": self.num_captions}
         sure = [
             heading(name)

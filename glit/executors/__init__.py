@@ -1,4 +1,4 @@
-"""Where tasks run: in this process, or on Ray. The only folder that imports Ray."""
+"""Run tasks in this process or on Ray. The only folder that imports Ray."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class _Terminated(KeyboardInterrupt):
 
 
 class _SigtermRaises:
-    """Within the block SIGTERM raises what Ctrl-C does, once, unless the caller handles it."""
+    """Makes SIGTERM raise what Ctrl-C does within the block, once, unless the caller handles it."""
 
     def __init__(self) -> None:
         self.came = False

@@ -1,4 +1,4 @@
-"""Which sample of a unit kills its worker, and when a silent worker is taken for lost."""
+"""Find the sample of a unit that kills its worker; say when a silent worker is lost."""
 
 from __future__ import annotations
 

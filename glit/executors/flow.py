@@ -1,4 +1,4 @@
-"""Which units of several jobs can be done now: what a unit waits for, and who is at work where."""
+"""Choose the units of several jobs that can be done now: what they wait for, who is at work."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Heartbeat:
 
 
 class Watch(Protocol):
-    """Who is told what an executor is at; it decides nothing."""
+    """An observer of an executor; it decides nothing."""
 
     def loading(self, model: str) -> None:
         """Workers start and load this model; the empty text for none."""

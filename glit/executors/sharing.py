@@ -1,4 +1,4 @@
-"""How many workers share a GPU, and how many decoding threads each of them has."""
+"""Choose how many workers share a GPU, and how many decoding threads each of them has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tells the pictures of a dataset apart when it is published without them.
+"""Write what tells a dataset's pictures apart when it is published without them.
 
 ``pictures.parquet`` has a row a sample: the hash of its pixels and, unless the publisher leaves it
 out, a thumbnail. The hash of its file is its ``sample_id``.

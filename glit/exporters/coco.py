@@ -91,7 +91,7 @@ def _segmentation(counts: str, row: Row) -> dict[str, Any]:
 
 
 def _sentences(row: Row) -> dict[int, list[dict[str, Any]]]:
-    """By region, the sentences that have it as their local pair, best first."""
+    """Return by region the sentences that have it as their local pair, best first."""
     found: dict[int, list[dict[str, Any]]] = {}
     for local in local_of(row):
         start, end = local.span

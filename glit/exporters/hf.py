@@ -160,7 +160,7 @@ def _write_card(
 
 
 class _Apart:
-    """What tells pictures apart that are left out."""
+    """Writer of what tells pictures apart that are left out."""
 
     def __init__(self, thumbnails: bool) -> None:
         self._thumbnails = thumbnails

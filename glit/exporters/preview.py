@@ -84,7 +84,7 @@ def numbered(row: Row) -> list[str]:
 
 
 def _sentences(row: Row) -> dict[int, list[int]]:
-    """For every region that is in a pair, its sentences in the caption's order."""
+    """Return for every region of a pair its sentences in the caption's order."""
     found: dict[int, list[int]] = {}
     for pair in row.pairs:
         if not pair.global_wins:

@@ -1,4 +1,4 @@
-"""What is done for GPUs alone, each beside a plain way, chosen on the machine itself.
+"""Faster ways for GPUs, each beside a plain one, chosen on the machine itself.
 
 probe.py        decides once per process whether a way is right and faster here
 halves.py       float32 products by three products of halves

@@ -1,4 +1,4 @@
-"""Whether a GPU's own way of doing something is right and faster, tried on this machine.
+"""Try on this machine whether a GPU's own way of doing something is right and faster.
 
 Each way is tried once per process and GPU: first its numbers, then its speed beside the plain way.
 Elsewhere than on a GPU the plain way is taken, and nothing is tried.

@@ -1,4 +1,4 @@
-"""What images are when decoded, and why some cannot be."""
+"""Decoded images, and the errors of those that cannot be decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether two pictures look the same: a hash of what rises and falls, confirmed by colours."""
+"""Compare the looks of pictures: a hash of what rises and falls, confirmed by colours."""
 
 from __future__ import annotations
 

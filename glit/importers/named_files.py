@@ -54,7 +54,7 @@ class NamedFiles:
 
 
 def _keys(path: Path, *, sized: bool) -> list[str]:
-    """What a file is looked up by, the surest first."""
+    """Return the names that a file is looked up by, the surest first."""
     stem = path.stem.casefold()
     keys = [f"name {path.name}", f"stem {stem}"]
     if sized and (number := _DIGITS.search(stem)):

@@ -1,4 +1,4 @@
-"""What a build is given: images in folders, lists, tars and tables; captions and regions of yours.
+"""Read a build's inputs: images in folders, lists, tars and tables; your captions and regions.
 
 source.py          the images that a folder, a glob, a list or an address holds
 files.py           reads an image or the file beside it, also inside a shard

@@ -52,7 +52,7 @@ class BroughtCaptions(UserTable):
     """The kinds that are looked up; empty for a file with one caption an image."""
 
     def find(self, paths: Sequence[str], read_text: object) -> list[str | dict[str, str] | Drop]:
-        """By image its caption; with ``kinds`` those that it has of them, in their order. Without
+        """Return each image's caption; with ``kinds`` those that it has of them, in order. Without
         one of the first kind it is dropped."""
         rows = self.rows(paths)
         look_up = self._of_kinds if self.kinds else self._choose

@@ -1,4 +1,4 @@
-"""Which files go in: a folder, an address, a glob, a list file, shards; streamed, unsorted."""
+"""List the files that go in, streamed and unsorted: a folder, address, glob, list file, shards."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def _paths_in_list(source: Source) -> Iterator[str]:
 
 
 def _once(paths: Iterator[str], again: Callable[[], Iterator[str]]) -> Iterator[str]:
-    """Each path the first time it comes; as long as they come sorted, none has to be remembered.
+    """Yield each path the first time it comes; while they come sorted, none is remembered.
 
     Args:
         paths: in any order.

@@ -163,7 +163,7 @@ def _together(
 
 
 def _for_centre(fit: Callable[[Change], bool]) -> str:
-    """What the file may have in place of centres and sizes; empty if it explains no fault."""
+    """Name what the file may have in place of centres and sizes; empty if it explains no fault."""
     if fit(lambda x, y, x1, y1: ((x + x1) / 2, (y + y1) / 2, x1 - x, y1 - y)):
         return "two corners"
     if fit(lambda x, y, x1, y1: ((x + x1) / 2, (y + y1) / 2, 1.5 * x1 - x / 2, 1.5 * y1 - y / 2)):

@@ -19,7 +19,7 @@ LEAST_SIDE = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureCheck:
-    """What was seen of an image file."""
+    """Findings about an image file."""
 
     faults: tuple[tuple[str, str], ...] = ()
     missing: bool = False

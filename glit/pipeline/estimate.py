@@ -25,7 +25,7 @@ _CHUNK = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """What the large build would run on; 0 takes the number that the small one had."""
+    """Machines of the large build; 0 takes the number that the small one had."""
 
     gpus: int = 0
     cores: int = 0
@@ -49,7 +49,7 @@ class StageEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildEstimate:
-    """What a large build would take, if all grows as the number of images does."""
+    """Cost of a large build, if all grows as the number of images does."""
 
     images: int
     pilot_images: int
@@ -160,7 +160,7 @@ def parse_gpus(text: str) -> tuple[int, str]:
 
 
 def _gpu_note(name: str, runs: Sequence[Timeline], stages: Sequence[StageEstimate]) -> str:
-    """Where the measured rates come from, unless from GPUs with all the words of this name."""
+    """Say where measured rates come from, unless from GPUs with all the words of this name."""
     on_gpu = [each for each in stages if each.place == "cuda"]
     if not name or (on_gpu and all(each.source == "given" for each in on_gpu)):
         return ""

@@ -45,7 +45,7 @@ def moved_boxes_note(regions: UserTable | None, dataset: Store, files: Iterable[
 
 
 def _stated_sizes(regions: UserTable | None) -> dict[str, tuple[Any, Any]]:
-    """By path, for rows that state a size."""
+    """Read sizes by path, for rows that state one."""
     found: dict[str, tuple[Any, Any]] = {}
     with brought_table(regions) as table:
         if table is None:

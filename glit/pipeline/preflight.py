@@ -1,4 +1,4 @@
-"""What is looked at before the first image is read, so that no caption is paid for in vain."""
+"""Check a build before the first image is read, so that no caption is paid for in vain."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ class _DropLimit:
     """Ends a step that drops more of its samples than the user allows."""
 
     def __init__(self, stage: str, shares: Mapping[str, float], *, chunks: int) -> None:
-        """For a step over so many chunks; the shares are :attr:`Limits.shares`."""
+        """Start with a step over so many chunks; the shares are :attr:`Limits.shares`."""
         self._stage, self._shares, self._left = stage, shares, chunks
         self._rows, self._drops = 0, Counter[str]()
 

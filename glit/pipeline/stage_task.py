@@ -284,7 +284,7 @@ class Tokens:
     both; no token is counted twice."""
 
     def __init__(self, stage: TableStep, before: int) -> None:
-        """For a chunk of which earlier runs have used so many."""
+        """Start with a chunk of which earlier runs have used so many."""
         self._stage, self._number = stage, before
 
     def so_far(self) -> int:
@@ -302,7 +302,7 @@ class AnswersAlike:
     every image."""
 
     def __init__(self, stage: TableStep, backend: Backend | None) -> None:
-        """For a stage; without a backend nothing is counted."""
+        """Start with a stage; without a backend nothing is counted."""
         is_model = backend is not None and backend.reads == "pixels"
         self._writes = is_model and "caption" in stage.makes
         self._stage = stage.name

@@ -1,4 +1,4 @@
-"""How far a build is: its stages, what it has dropped so far, and the command that resumes it."""
+"""Report how far a build is: its stages, its drops so far, and the command that resumes it."""
 
 from __future__ import annotations
 

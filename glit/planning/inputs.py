@@ -1,4 +1,4 @@
-"""What a build reads besides its recipe."""
+"""Find the inputs of a build besides its recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What captioners are asked: for the caption, and for captions of further kinds."""
+"""Read captioners' prompts: for the caption, and for captions of further kinds."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def read_prompt(config: CaptionConfig) -> str:
 
 
 def further_prompts(config: CaptionConfig) -> dict[str, str]:
-    """By kind, the prompts of the captions that a model writes after the first: KIND.txt beside the
-    recipe's own prompt, or else one of glit's.
+    """Return by kind the prompts of the captions that a model writes after the first: KIND.txt
+    beside the recipe's own prompt, or else one of glit's.
 
     Raises:
         RecipeError: see :func:`read_prompt`.

@@ -148,7 +148,7 @@ class RegionImage:
 
 
 def told(error: Exception) -> str:
-    """What is wrong with a record, for people.
+    """Describe what is wrong with a record, for people.
 
     >>> told(KeyError("bbox")), told(ValueError("a box of 3 numbers"))
     ("no 'bbox'", 'a box of 3 numbers')

@@ -1,4 +1,4 @@
-"""What a recipe file may not ask for by itself: code of pickles, keys, far servers, other files.
+"""Refuse what a recipe may not ask for by itself: code of pickles, keys, far servers, files.
 
 A recipe may come from anybody. What it asks for of these is taken from ``--set``, or from a file
 that the user confirmed once, by the SHA-256 of its content and of the files it is based on.

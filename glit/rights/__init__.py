@@ -1,4 +1,4 @@
-"""What is said of the rights in a picture, by its own metadata or by files of the user.
+"""Read statements on the rights in a picture, from its metadata or from the user's files.
 
 statements     all of it, as one record
 xmp            properties of an XMP packet

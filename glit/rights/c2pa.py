@@ -26,7 +26,7 @@ _MAKING = ("c2pa.actions", "c2pa.claim")
 
 @dataclass(slots=True)
 class Manifest:
-    """What a manifest store says."""
+    """Contents of a manifest store."""
 
     uses: list[str] = field(default_factory=list)
     """``allowed``, ``notAllowed`` or ``constrained``, of each use that it names."""

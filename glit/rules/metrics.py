@@ -1,4 +1,4 @@
-"""How well numbers tell right pairs from wrong ones."""
+"""Measure how well numbers tell right pairs from wrong ones."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class CaptionsAtWork:
 def answered(
     stages: Sequence[RequestStage], samples: Sequence[Sample], images: ImageSource
 ) -> Iterator[list[Outcome]]:
-    """For every sample, in order, the outcome of each stage.
+    """Return for every sample, in order, the outcome of each stage.
 
     All stages ask about an image before any of them asks about the next, so that it is decoded
     once, and an engine that keeps prefixes reads it once. A second try goes in among the others;

@@ -1,4 +1,4 @@
-"""How a region is shown to the matcher: alone, with some context, or in a blurred image.
+"""Show regions to the matcher: alone, with some context, or in a blurred image.
 
 ``context``  the box grown by a quarter of its sides, all around
 ``dense``    not at all: the patches under the region of one pass over the whole image
@@ -38,7 +38,7 @@ def grown(boxes: Boxes, *, width: int, height: int) -> Boxes:
 
 
 def spotlights(image: Pixels, boxes: Boxes) -> list[Pixels]:
-    """For each box [R, 4] the image, blurred outside it; sides of at most 512 px."""
+    """Return for each box [R, 4] the image, blurred outside it; sides of at most 512 px."""
     picture = Image.fromarray(image)
     scale = min(1.0, _BLURRED_SIDE_PX / max(picture.size))
     if scale < 1:

@@ -1,4 +1,4 @@
-"""What a build is told: a recipe, and the plan that it becomes once its models are found."""
+"""Turn a recipe into a plan, once its models are found."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Plan:
 
     @property
     def folders(self) -> dict[str, str]:
-        """By stage: the folder of its tables."""
+        """Return by stage the folder of its tables."""
         return {name: self.folder(name) for name in self.flow.stages}
 
     def folder(self, step: str) -> str:

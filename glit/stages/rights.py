@@ -25,7 +25,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RightsConfig(RecipeTable):
-    """What pictures say of the rights in them; nothing is dropped unless it is chosen."""
+    """Statements on rights in pictures; nothing is dropped unless it is chosen."""
 
     table: ClassVar = "rights"
     enabled: bool = False

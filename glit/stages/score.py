@@ -375,7 +375,7 @@ def agreement(sample: Sample) -> Float[np.ndarray, "S R"] | None:
 
 
 def _head_phrases(sample: Sample) -> dict[int, int]:
-    """By the number of a phrase that is its sentence's head phrase, that sentence."""
+    """Return each head phrase's sentence, by the number of the phrase."""
     sentences = sample.sentences or ()
     heads = [each.char_start + head_span(each.text)[0] for each in sentences]
     return {

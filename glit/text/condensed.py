@@ -1,4 +1,4 @@
-"""What is wrong with a short caption that a language model wrote from a long one."""
+"""Find faults of a short caption that a language model wrote from a long one."""
 
 from __future__ import annotations
 

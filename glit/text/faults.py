@@ -1,4 +1,4 @@
-"""What is wrong with a caption that a model wrote: nothing said, refusals, loops, other languages.
+"""Find faults of a caption that a model wrote: nothing said, refusals, loops, other languages.
 
 The first set of checks looks at how a text begins and at all of its four-word runs. The second also
 finds what goes wrong somewhere in a long text. Its limits and what they were measured on:

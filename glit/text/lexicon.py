@@ -62,7 +62,7 @@ OTHER_SIDE: Mapping[str, str] = {
 
 
 def _groups() -> dict[str, dict[str, list[tuple[str, ...]]]]:
-    """By kind, by word: the classes of its group, its own first."""
+    """Return by kind and word the classes of its group, its own first."""
     found: dict[str, dict[str, list[tuple[str, ...]]]] = {}
     for kind, groups in _CLASSES.items():
         found[kind] = {}

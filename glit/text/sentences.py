@@ -217,7 +217,7 @@ def _cut(text: str, spans: list[Span], gaps: list[Span]) -> list[Span]:
 
 
 def _quotations(text: str) -> list[Span]:
-    """Each opening mark with the closing one after it, whatever their shapes; others are ignored.
+    """Pair each opening mark with the closing one after it, whatever their shapes; skip others.
 
     A straight mark opens or closes by the whitespace around it, and where that does not tell, it
     closes what is open. So a mark that is never closed takes nothing with it.

@@ -1,4 +1,4 @@
-"""What stands around an answer and is no part of it: thoughts, and JSON."""
+"""Remove what stands around an answer and is no part of it: thoughts, and JSON."""
 
 from __future__ import annotations
 

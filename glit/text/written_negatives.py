@@ -1,4 +1,4 @@
-"""What a language model is asked for false sentences, and which of its answers can be used."""
+"""Ask a language model for false sentences, and check its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of an image's captions are trained on."""
+"""Choose which of an image's captions are trained on."""
 
 from __future__ import annotations
 

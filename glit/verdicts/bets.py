@@ -183,8 +183,8 @@ def _jump(x: Float[np.ndarray, "audits t"], sums: _Sums) -> Float[np.ndarray, "a
 def _gain_of_option(
     price: Float[np.ndarray, " rows"], left: int, chance: Float[np.ndarray, " rows"]
 ) -> Float[np.ndarray, " rows"]:
-    """By how much an option rises, as a share of its price, when the next of ``left`` verdicts is
-    right.
+    """Return how much an option rises, as a share of its price, when the next of ``left``
+    verdicts is right.
 
     It pays 1 if few enough verdicts are wrong, each with a ``chance``; the number allowed is the
     one for which the option has this price, a part of a verdict being drawn by lot (the exact

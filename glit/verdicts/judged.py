@@ -1,4 +1,4 @@
-"""What a model said of every item: a JSON Lines file, kept apart from people's verdicts."""
+"""Read and write a model's verdicts: a JSON Lines file, apart from people's verdicts."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Judged:
 
     @property
     def repairs(self) -> dict[Name, int]:
-        """By each pair that is called wrong, the region that is named in its place."""
+        """Return for each pair that is called wrong the region that is named in its place."""
         return {
             name: each.right_region
             for name, each in self.of.items()

@@ -176,7 +176,7 @@ class Record:
 
     @property
     def people(self) -> tuple[str, ...]:
-        """Who judged, in alphabetical order."""
+        """Names of those who judged, in alphabetical order."""
         return tuple(sorted({by for own in self.of.values() for by in own}))
 
     def is_wrong(self, name: Name) -> bool:

@@ -1,4 +1,4 @@
-"""What a folder holds: a finished dataset or somebody's files, and what the dataset is made of."""
+"""Say what a folder holds (a dataset or somebody's files) and what a dataset is made of."""
 
 from __future__ import annotations
 

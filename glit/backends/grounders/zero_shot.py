@@ -76,7 +76,7 @@ class ZeroShotGrounder(ABC):
 
     @abstractmethod
     def _answers(self, images: Sequence[Pixels], phrases: Sequence[list[str]]) -> Iterator[Answer]:
-        """For each image its boxes and scores, for its own phrases."""
+        """Return each image's boxes and scores for its own phrases."""
 
     def _moved(self, inputs: Any) -> dict[str, Any]:
         return {

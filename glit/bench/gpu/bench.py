@@ -1,4 +1,4 @@
-"""What a part of the benchmark is given: a device, sizes and a folder; and its figures."""
+"""The input of a part of the benchmark (device, sizes, folder), and its figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the columns work on: photographs of yours, or scenes, with captions cut into sentences."""
+"""Make the columns' inputs: your photographs, or scenes, with captions cut into sentences."""
 
 from __future__ import annotations
 

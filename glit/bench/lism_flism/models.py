@@ -1,4 +1,4 @@
-"""Which models the columns run: mini ones, full-size ones with random weights, or real ones."""
+"""Choose the columns' models: mini ones, full-size ones with random weights, or real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model reaches in the world: retrieval, places, and what the world measures besides."""
+"""Measure a model in a world: retrieval, places, and what the world measures besides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compared: objectives with settings, and learning rates of their runs."""
+"""The variants compared: objectives with settings, and learning rates of their runs."""
 
 from __future__ import annotations
 

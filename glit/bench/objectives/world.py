@@ -1,4 +1,4 @@
-"""What objectives are compared on: datasets, or anything else with the same methods."""
+"""The world of a comparison: datasets, or anything else with the same methods."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def embed_questions(
 
 
 def scores(cosine_PT: Float[Tensor, "p t"]) -> dict[str, tuple[float, float]]:
-    """By score, whether it is earned, and its chance for cosines at random.
+    """Return by score whether it is earned, and its chance for cosines at random.
 
     >>> scores(torch.tensor([[0.3, 0.1, 0.2]]))
     {'accuracy': (1.0, 0.3333333333333333)}

@@ -89,7 +89,7 @@ def drop_by_image(
     owner_T: Float[np.ndarray, " t"] | np.ndarray,
     asks_I: np.ndarray,
 ) -> Float[np.ndarray, " i"]:
-    """Each image's part of the drop; they sum to it. Zero where an image does not ask.
+    """Return each image's part of the drop; they sum to it. Zero where an image does not ask.
 
     Args:
         clean: ranks by way, of the captions as they are.
