@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -119,39 +119,51 @@ class RawCaption:
     """The tokens of the text, where the backend says how probable each was."""
 
 
-class TokenMeter:
-    """Counts the tokens that a captioner uses, of prompts and of answers; safe for threads.
+class Usage(NamedTuple):
+    """What a model has used."""
 
-    >>> meter = TokenMeter()
-    >>> meter.add(700), meter.add(65), meter.take(), meter.take()
-    (None, None, 765, 0)
+    tokens: int = 0
+    """Of prompts and of answers."""
+    requests_repeated: int = 0
+    """Requests that were sent again because the server did not answer them."""
+
+
+class Meter:
+    """Counts what a captioner uses; safe for threads.
+
+    >>> meter = Meter()
+    >>> meter.add(tokens=700), meter.add(tokens=65), meter.add(requests_repeated=1)
+    (None, None, None)
+    >>> meter.take(), meter.take()
+    (Usage(tokens=765, requests_repeated=1), Usage(tokens=0, requests_repeated=0))
     """
 
     def __init__(self) -> None:
-        self._lock, self._number = threading.Lock(), 0
+        self._lock, self._used = threading.Lock(), Usage()
 
-    def add(self, number: int) -> None:
-        """Count further tokens."""
+    def add(self, *, tokens: int = 0, requests_repeated: int = 0) -> None:
+        """Count further tokens and requests."""
         with self._lock:
-            self._number += number
+            before = self._used
+            self._used = Usage(before.tokens + tokens, before.requests_repeated + requests_repeated)
 
-    def take(self) -> int:
-        """Return the tokens since it was last called."""
+    def take(self) -> Usage:
+        """Return what was counted since it was last called."""
         with self._lock:
-            number, self._number = self._number, 0
-        return number
+            used, self._used = self._used, Usage()
+        return used
 
 
-def tokens_used(captioner: object) -> int:
-    """The tokens that a captioner has used since this was last asked; 0 if it does not count them
-    (it then has no ``meter``)."""
+def usage_of(captioner: object) -> Usage:
+    """Return what a captioner has used since this was last asked; nothing if it does not count (it
+    then has no ``meter``)."""
     meter = getattr(captioner, "meter", None)
-    return meter.take() if isinstance(meter, TokenMeter) else 0
+    return meter.take() if isinstance(meter, Meter) else Usage()
 
 
 class Captioner(Protocol):
-    """Generates captions from pixels. One that counts its tokens has a :class:`TokenMeter` as
-    ``meter``, which its views share."""
+    """Generates captions from pixels. One that counts its tokens has a :class:`Meter` as ``meter``,
+    which its views share."""
 
     def asking(self, prompt: str) -> Captioner:
         """Return a view of this model with another prompt; it is valid as long as this model."""

@@ -18,6 +18,8 @@ class Tally:
     """Drops by reason."""
     tokens: int = 0
     """Tokens of prompts and answers that were used for the unit, in earlier runs too."""
+    requests_repeated: int = 0
+    """Requests that were sent again in this run because a server did not answer them."""
     gpu: str = ""
     """Name of the GPU that the worker used; empty if it used none in its own process."""
 

@@ -100,7 +100,8 @@ def _job(
 
     def done(chunk: Chunk, tally: Tally) -> None:
         still_held()
-        told.finished(chunk, per_chunk[chunk.index], tally.drops)
+        repeated = tally.requests_repeated
+        told.finished(chunk, per_chunk[chunk.index], tally.drops, requests_repeated=repeated)
         opened.timeline.note_gpu(tally.gpu)
         if limit is not None:
             limit.count(tally)

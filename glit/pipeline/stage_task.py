@@ -154,12 +154,14 @@ class StageWorker:
             if row.get("drop") and key in retried:
                 row["drop"]["attempt"] = retried[key] + 1
             kept[key] = row
-        rows = [kept[self._key(item)] for item in items]
-        self._work.write(self._name, unit, rows, tokens.so_far())
+        rows, used = [kept[self._key(item)] for item in items], tokens.so_far()
+        self._work.write(self._name, unit, rows, used)
         if self._keeps_rows:
             self._work.store.remove(self._work.so_far(self._name, unit))
-        drops, used = drops_by_reason(rows), tokens.so_far()
-        return Tally(rows=len(rows), drops=drops, tokens=used, gpu=gpu_name())
+        return Tally(
+            rows=len(rows), drops=drops_by_reason(rows), tokens=used, gpu=gpu_name(),
+            requests_repeated=tokens.requests_repeated,
+        )  # fmt: skip
 
     def _paid_before(self, unit: Chunk) -> list[str]:
         """The tables of this chunk that may tell of tokens: that of an earlier run, which was
@@ -280,16 +282,19 @@ def with_heartbeats(
 
 
 class Tokens:
-    """The tokens that were used for a chunk. Of two chunks at once, either may be given those of
-    both; no token is counted twice."""
+    """The tokens that were used for a chunk, and the requests that were sent again in this run. Of
+    two chunks at once, either may be given those of both; none is counted twice."""
 
     def __init__(self, stage: TableStep, before: int) -> None:
         """Start with a chunk of which earlier runs have used so many."""
         self._stage, self._number = stage, before
+        self.requests_repeated = 0
 
     def so_far(self) -> int:
         """Return the number until now."""
-        self._number += self._stage.tokens_used()
+        used = self._stage.usage()
+        self._number += used.tokens
+        self.requests_repeated += used.requests_repeated
         return self._number
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import warnings
 from pathlib import Path
@@ -20,6 +21,7 @@ _GAUGES = {
     "dropped": "Samples that the stage has dropped in this run.",
     "units_running": "Chunks that workers are at.",
     "units_lost": "Chunks that were begun anew because their worker died.",
+    "requests_repeated": "Requests that were sent again because a server did not answer them.",
 }
 """Metrics of a stage, ``glit_NAME{stage=...}``; the same names as in the events."""
 
@@ -97,8 +99,7 @@ def prometheus(address: str) -> Listener:
             return
         stage = event["stage"]
         for name, gauge in gauges.items():
-            if event[name] is not None:
-                gauge.labels(stage).set(event[name])
+            gauge.labels(stage).set(math.nan if event[name] is None else event[name])
         for reason, number in event["drops"].items():
             drops.labels(stage, reason).set(number)
         if event["gpu_bytes"]:

@@ -64,6 +64,7 @@ class StageProgress:
         )
         self._stage = ""
         self._total = self._done = self._before = self._dropped = self._lost = 0
+        self._repeated = 0
         self._reasons = Counter[str]()
         self._can_drop, self._waiting = True, False
         self._running: dict[int, SoFar] = {}
@@ -97,6 +98,7 @@ class StageProgress:
         """
         self._stage, self._total, self._done, self._before = stage, total, done, done
         self._reasons, self._dropped, self._lost = Counter(), 0, 0
+        self._repeated = 0
         self._can_drop, self._waiting = drops, False
         self._running = {}
         self._started = self._last_line = time.monotonic()
@@ -153,10 +155,14 @@ class StageProgress:
         if time.monotonic() - self._shown >= _SHOW_EVERY_S:  # it looks at all units
             self._show()
 
-    def finished(self, unit: Any, samples: int, drops: Mapping[str, int]) -> None:
-        """Mark a unit as finished, with its samples and its drops by reason."""
+    def finished(
+        self, unit: Any, samples: int, drops: Mapping[str, int], *, requests_repeated: int = 0
+    ) -> None:
+        """Mark a unit as finished, with its samples, its drops by reason, and the requests to a
+        server that were sent again."""
         self._running.pop(unit.index, None)
         self._reasons.update(drops)
+        self._repeated += requests_repeated
         self.advance(samples, sum(drops.values()))
 
     def lost(self) -> None:
@@ -197,6 +203,7 @@ class StageProgress:
             "drops": dict(self._reasons),
             "units_running": len(beats),
             "units_lost": self._lost,
+            "requests_repeated": self._repeated,
             "gpu_bytes": max((beat.gpu_memory for beat in beats if beat.gpu_memory), default=None),
         }
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 from glit.backends.base import Backend
+from glit.backends.protocols import Usage
 from glit.data.records import Drop, DropError, Sample
 from glit.data.rows import drop_row
 from glit.data.schema import Columns
@@ -167,10 +168,10 @@ class TableStep(Step):
     def rows(self, items: Sequence[Any], images: ImageSource) -> Iterator[dict[str, Any]]:
         """Exactly one row per item, in order."""
 
-    def tokens_used(self) -> int:
-        """The tokens, of prompts and of answers, that its model has used since this was last asked;
-        0 if it has none that counts them."""
-        return 0
+    def usage(self) -> Usage:
+        """Return what its model has used since this was last asked; nothing if it has none that
+        counts."""
+        return Usage()
 
 
 class Stage(TableStep):

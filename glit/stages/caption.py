@@ -23,7 +23,8 @@ from glit.backends.protocols import (
     CaptionLookup,
     ContinuousCaptioner,
     RawCaption,
-    tokens_used,
+    Usage,
+    usage_of,
 )
 from glit.data import rows
 from glit.data.captions import SHORT, too_long, with_provided, with_short, with_written
@@ -219,8 +220,8 @@ class WriteCaptions(CaptionStage):
         for batch in loaded_batches(samples, images, self._config.batch_size):
             yield from self._batch(batch)
 
-    def tokens_used(self) -> int:
-        return tokens_used(self._captioner)
+    def usage(self) -> Usage:
+        return usage_of(self._captioner)
 
     def _batch(self, batch: list[tuple[Sample, Pixels | Drop]]) -> Iterator[Outcome]:
         outcomes: dict[int, Outcome] = {
@@ -313,8 +314,9 @@ class WriteKinds(CaptionStage):
                 made = with_written(made, outcome, kind) if isinstance(made, Sample) else made
             yield made
 
-    def tokens_used(self) -> int:
-        return sum(stage.tokens_used() for stage in self._stages)
+    def usage(self) -> Usage:
+        used = [stage.usage() for stage in self._stages]
+        return Usage(*(sum(each) for each in zip(*used, strict=True)))
 
     def _written(
         self, samples: Sequence[Sample], images: ImageSource
@@ -336,8 +338,8 @@ class AddShort(CaptionStage):
         for outcome in self._stage.process(samples, images):
             yield with_short(outcome, self._splitter) if isinstance(outcome, Sample) else outcome
 
-    def tokens_used(self) -> int:
-        return self._stage.tokens_used()
+    def usage(self) -> Usage:
+        return self._stage.usage()
 
 
 class LookUpCaptions(CaptionStage):

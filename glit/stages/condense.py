@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from glit.backends.base import Backend
 from glit.backends.captioners import LANGUAGE_MODELS
-from glit.backends.protocols import ContinuousCaptioner, RawCaption, WriterConfig, tokens_used
+from glit.backends.protocols import ContinuousCaptioner, RawCaption, Usage, WriterConfig, usage_of
 from glit.data.captions import SHORT, captions_with, text_of_kind, with_short
 from glit.data.records import Drop, Sample
 from glit.data.schema import CAPTIONS
@@ -107,8 +107,8 @@ class CondenseStage(Stage):
         splitter = make_splitter(split.splitter, split.language)
         return cls(config, model, language=split.language, splitter=splitter)
 
-    def tokens_used(self) -> int:
-        return tokens_used(self._model)
+    def usage(self) -> Usage:
+        return usage_of(self._model)
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         made: dict[int, Outcome] = {}

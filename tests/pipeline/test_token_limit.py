@@ -7,7 +7,7 @@ from building import data_bytes, png, run_build
 from chat_server import Server
 
 import glit
-from glit.backends.protocols import TokenMeter
+from glit.backends.protocols import Meter
 from glit.errors import RunError, StoppedError, UserError
 from glit.pipeline import stage_task
 from glit.runtime.limits import Limits
@@ -94,7 +94,7 @@ def test_one_caption_for_all_images_stops_a_build(photographs, tmp_path, monkeyp
 def test_a_meter_that_threads_share_loses_nothing():
     from concurrent.futures import ThreadPoolExecutor
 
-    meter = TokenMeter()
+    meter = Meter()
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(meter.add, range(1000)))
-    assert meter.take() == 499_500
+        list(pool.map(lambda number: meter.add(tokens=number, requests_repeated=1), range(1000)))
+    assert meter.take() == (499_500, 1000)

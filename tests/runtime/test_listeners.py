@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from building import captions_only, data_bytes, png
+from chat_server import Server, ok
 from prometheus_client.parser import text_string_to_metric_families
 
 import glit
@@ -77,6 +78,27 @@ def test_a_failure_is_the_last_line_and_a_log_goes_on(photographs, tmp_path, run
     assert log.read_text().startswith(before)
 
 
+def metrics(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        return answer.read().decode()
+
+
+def test_requests_that_a_busy_server_lets_repeat_are_counted(photographs, tmp_path, run_glit):
+    log = tmp_path / "log.jsonl"
+    busy = (503, {"retry-after": "0"}, {})
+    with Server() as server:
+        server.answers = [busy, busy, ok("A plain wall."), busy]
+        keys = ["caption.backend=endpoint", "caption.model=m", f"caption.endpoint={server.url}",
+                "caption.batch_size=1"]  # fmt: skip
+        line = ["build", photographs, "-o", tmp_path / "out", "-r", "mini", "--executor", "local"]
+        sets = [word for key in keys for word in ("--set", key)]
+        assert run_glit(*line, *sets, "--log-json", log).code == 0
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    last = {event["stage"]: event for event in events if event["event"] == "progress"}
+    assert last["caption"]["requests_repeated"] == 3
+    assert {each["requests_repeated"] for name, each in last.items() if name != "caption"} == {0}
+
+
 def test_prometheus_reads_the_same_figures():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -84,11 +106,11 @@ def test_prometheus_reads_the_same_figures():
     shown._listeners = [prometheus(str(port))]
     with shown:
         shown.begin("caption", total=8, done=2)
+        assert re.search(r'glit_seconds_left{stage="caption"} NaN', metrics(port))
         shown.lost()
         shown.moved(SimpleNamespace(index=0), Heartbeat(rows=1, drops=0, gpu_memory=(3, 4)))
-        shown.finished(SimpleNamespace(index=1), 6, {"refusal": 1})
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        families = text_string_to_metric_families(answer.read().decode())
+        shown.finished(SimpleNamespace(index=1), 6, {"refusal": 1}, requests_repeated=3)
+    families = text_string_to_metric_families(metrics(port))
     samples = [s for f in families for s in f.samples if "created" not in s.name]
     found = {s.name: s.value for s in samples}
     shown_as = {name.removeprefix("glit_") for name in found}
@@ -96,7 +118,8 @@ def test_prometheus_reads_the_same_figures():
     memory = {s.labels["kind"]: s.value for s in samples if s.name == "glit_gpu_bytes"}
     assert memory == {"used": 3, "total": 4}
     assert (found["glit_done"], found["glit_total"], found["glit_dropped"]) == (8, 8, 1)
-    assert found["glit_units_lost"] == 1 and found["glit_runs_ended_total"] == 1
+    assert (found["glit_units_lost"], found["glit_requests_repeated"]) == (1, 3)
+    assert found["glit_runs_ended_total"] == 1
     with pytest.raises(UserError, match="--metrics .*want HOST:PORT, or a port"):
         prometheus(str(port))  # taken
 

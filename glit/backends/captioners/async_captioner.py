@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Self, TypeVar
 
-from glit.backends.protocols import RawCaption, TokenMeter
+from glit.backends.protocols import Meter, RawCaption
 from glit.images import Pixels
 from glit.text.thoughts import Keys
 
@@ -39,7 +39,7 @@ class ContinuousBase(ABC):
     def __init__(self, most: int, *, keys: Keys = ()) -> None:
         self._keys = keys
         self._free = threading.BoundedSemaphore(most)
-        self.meter = TokenMeter()
+        self.meter = Meter()
 
     def submit(self, image: Pixels | None, *, seed: int, temperature: float) -> Future[RawCaption]:
         self._free.acquire()

@@ -82,6 +82,7 @@ class EndpointCaptioner(ContinuousBase):
         waits, failed = random.Random(seed), _Failed("no answer", "never asked")
         for attempt in range(self._config.retries + 1):
             wait_s = None
+            self.meter.add(requests_repeated=min(attempt, 1))
             try:
                 answer = self._exchange(body)
                 wait_s = retry_after_s(answer.headers.get("retry-after"), time.time())
@@ -92,7 +93,7 @@ class EndpointCaptioner(ContinuousBase):
                     self._refuse(status, answer, image)
                 else:
                     said = answer.json()
-                    self.meter.add(_tokens(said))
+                    self.meter.add(tokens=_tokens(said))
                     found = _caption(said, self._config)
                     self._answered.set()
                     return found

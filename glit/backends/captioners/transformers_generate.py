@@ -13,7 +13,7 @@ from glit.backends.captioners.enlarging import limited_size
 from glit.backends.captioners.generation_keys import refuse_unfollowed_keys, set_by_recipe
 from glit.backends.captioners.kinds import refuse_no_captioner, refuse_no_chat_template
 from glit.backends.captioners.token_probabilities import ChosenLogprobs, tokens_of_text
-from glit.backends.protocols import CaptionerConfig, RawCaption, TokenMeter
+from glit.backends.protocols import CaptionerConfig, Meter, RawCaption
 from glit.errors import WeightsError, first_line
 from glit.images import Pixels
 from glit.models.device import pick_device, torch_dtype
@@ -62,7 +62,7 @@ class TransformersCaptioner:
         self._size = limited_size(model, config.max_image_side)
         self._sampling = set_by_recipe(config)  # generate reads the model's own by itself
         self._text = self._asked(prompt)
-        self.meter = TokenMeter()
+        self.meter = Meter()
 
     def asking(self, prompt: str) -> TransformersCaptioner:
         """The same model with another prompt."""
@@ -135,7 +135,7 @@ class TransformersCaptioner:
                 **(sampling if temperature > 0 else greedy),
             )
             logprobs = watch.finish(tokens[:, -1])
-        self.meter.add(tokens.numel())
+        self.meter.add(tokens=tokens.numel())
         new = tokens[:, moved["input_ids"].shape[1] :].tolist()
         return [self._read(*row) for row in zip(new, logprobs, strict=True)]
 

@@ -157,7 +157,7 @@ class VllmCaptioner(ContinuousBase):
         answer = output.outputs[0]
         at_limit = is_cut(answer.finish_reason)
         ids = list(answer.token_ids)
-        self.meter.add(len(output.prompt_token_ids or ()) + len(ids))
+        self.meter.add(tokens=len(output.prompt_token_ids or ()) + len(ids))
         logprobs = [step[token].logprob for token, step in zip(ids, answer.logprobs, strict=True)]
         tokens = tokens_of_text(self._llm.get_tokenizer(), ids, logprobs, answer.text)
         return RawCaption(text=answer.text, cut=at_limit, tokens=tokens)
