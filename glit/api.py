@@ -602,13 +602,13 @@ def audit(
 
 @_with_plugins
 def statistics(
-    captions: PathLike, *, kind: str = "glit", split: str | None = None, tokenizer: str = ""
+    captions: PathLike, *, format: str = "glit", split: str | None = None, tokenizer: str = ""
 ) -> Statistics:
     """Count words, sentences and tokens of captions.
 
     Args:
-        captions: a dataset; with ``kind``, published annotations or a caption file.
-        kind: ``glit``; captions: JSON lines, CSV or Parquet; docci, dci, dci-full, urban1k, coco,
+        captions: a dataset; with ``format``, published annotations or a caption file.
+        format: ``glit``; captions: JSON lines, CSV or Parquet; docci, dci, dci-full, urban1k, coco,
             flickr30k, sharegpt4v, iiw, goal, goal-joint or himo-docci.
         split: parts of the annotations. Default: test.
         tokenizer: count tokens as this model does. Default: the dataset's; of anything else, none
@@ -625,13 +625,13 @@ def statistics(
     from glit.published.files import no_parts
     from glit.storage.store import Store
 
-    if kind in ("glit", "captions"):
+    if format in ("glit", "captions"):
         no_parts(split)
     counting = (tokenizer, TextTokenizer(resolve(tokenizer).path)) if tokenizer else None
-    if kind == "glit":
+    if format == "glit":
         store = Store(captions)
         return dataset_statistics(store, read_manifest(store), counting)
-    return annotation_statistics(Path(captions), kind, split=split, tokenizer=counting)
+    return annotation_statistics(Path(captions), format, split=split, tokenizer=counting)
 
 
 @_with_plugins
@@ -1131,7 +1131,7 @@ def evaluate(
     *,
     recipe: str = "mini",
     settings: Sequence[str] = (),
-    kind: str = "glit",
+    format: str = "glit",
     images: PathLike | None = None,
     split: str | None = None,
     checkpoint: Literal["best", "last"] = "best",
@@ -1145,11 +1145,11 @@ def evaluate(
         task: a command of ``glit eval``, as ``retrieval``; all are in
             ``glit.evaluation.tasks.TASKS``.
         models: built-in names, folders, runs of ``glit train``, hub ids.
-        dataset: a glit dataset; with ``kind``, published annotations; for ``classify``, a folder
+        dataset: a glit dataset; with ``format``, published annotations; for ``classify``, a folder
             with one folder per class.
         recipe: the recipe whose ``[evaluate]`` table is used.
         settings: override recipe keys: ``evaluate.key=value``.
-        kind: ``glit``, or the format of the annotations.
+        format: ``glit``, or the format of the annotations.
         images: the image folder of the annotations.
         split: parts of the annotations, joined by ``+``: ``test+qual_test``. Default: test.
         checkpoint: which checkpoint of a run.
@@ -1173,7 +1173,7 @@ def evaluate(
         [models] if isinstance(models, str) else list(models),
         os.fspath(dataset),
         load_table(EvaluateConfig, recipe, overrides=settings),
-        kind=kind,
+        kind=format,
         images=None if images is None else Path(images),
         split=split,
         checkpoint=checkpoint,

@@ -20,7 +20,6 @@ Command = TypeVar("Command", bound=Callable[..., None])
 TERMINAL: dict[str, Any] = {
     "as_json": typer.Option("--json", help="Print the result as JSON."),
     "dataset": typer.Argument(callback=existing_dataset),
-    "kind": typer.Option("--format"),
     "licence": typer.Option("--license"),
     "limit": typer.Option(min=1),
     "log_json": typer.Option(metavar="FILE", help="Append progress to a file as lines of JSON."),
@@ -165,8 +164,8 @@ def argument_texts(function: Callable[..., Any]) -> dict[str, str]:
 def terminal_text(text: str, shown: Mapping[str, str]) -> str:
     """A docstring's text as help: commands for functions, options for parameters.
 
-    >>> terminal_text("with ``kind``, a file that :func:`judge` takes", {"kind": "--format"})
-    'With --format, a file that glit pairs judge takes'
+    >>> terminal_text("with ``json``, a file that :func:`judge` takes", {"json": "--as-json"})
+    'With --as-json, a file that glit pairs judge takes'
     """
     text = " ".join(text.split())
     text = text if text.startswith((":", "`")) else text[:1].upper() + text[1:]

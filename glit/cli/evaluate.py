@@ -33,10 +33,9 @@ def eval_command(
     model: Annotated[str, typer.Argument()],
     dataset: Annotated[str, typer.Argument(callback=existing)],
     settings: list[str],
-    kind: Annotated[
+    format: Annotated[
         str,
         typer.Option(
-            "--format",
             help="; ".join(
                 [f"glit, {', '.join(measured())}"]
                 + [f"{n}: {', '.join(t.formats)}" for n, t in TASKS.items() if t.formats]
@@ -73,7 +72,7 @@ def eval_command(
         if caption:
             settings = [*settings, f"evaluate.caption={caption}"]
         results = api.evaluate(
-            task, [model, *(compare or [])], dataset, settings=settings, kind=kind,
+            task, [model, *(compare or [])], dataset, settings=settings, format=format,
             neighbours=_NEIGHBOURS if folder is not None else 0, progress=progress, **given,
         )  # fmt: skip
     if as_json:

@@ -123,7 +123,7 @@ def verify_command(dataset: str, quiet: bool = False, as_json: bool = False) -> 
 
 @command_of(api.statistics)
 def stats_command(
-    *, captions: str, kind: str, summary: bool = False, as_json: bool = False, **given: Any
+    *, captions: str, format: str, summary: bool = False, as_json: bool = False, **given: Any
 ) -> None:
     """Count words, sentences and tokens of captions, as papers' tables do.
 
@@ -134,9 +134,9 @@ def stats_command(
     from glit.dataset.statistics import PAPER_COLUMNS, beside_papers, lines, tokens_note
     from glit.dataset.training_summary import training_summary
 
-    if summary and (kind != "glit" or as_json):
+    if summary and (format != "glit" or as_json):
         raise UserError("--summary: is of a dataset of glit, in Markdown; leave the rest out")
-    found = api.statistics(captions, kind=kind, **given)
+    found = api.statistics(captions, format=format, **given)
     if summary:
         store = Store(captions)
         print(training_summary(read_manifest(store), found, name=store.name), end="")

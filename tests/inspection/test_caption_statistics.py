@@ -30,7 +30,7 @@ def file(tmp_path) -> Path:
 
 
 def test_words_and_sentences_are_counted_without_a_tokenizer(file) -> None:
-    found = api.statistics(file, kind="captions")
+    found = api.statistics(file, format="captions")
     assert (found.images, found.captions) == (3, 3)
     assert found.words == Spread(mean=sum(WORDS) / 3, median=6, most=13)
     assert found.sentences == Spread(mean=2, median=2, most=3)
@@ -42,7 +42,7 @@ def test_a_window_holds_the_start_and_end_token_too(tiny_clip, tmp_path) -> None
     path = tmp_path / "captions.csv"
     words = ["the"] * 75
     path.write_text("text\n" + " ".join(words) + "\n" + " ".join([*words, "the"]) + "\n")
-    found = api.statistics(path, kind="captions", tokenizer=str(tiny_clip))
+    found = api.statistics(path, format="captions", tokenizer=str(tiny_clip))
     assert found.tokens is not None
     lengths = [len(ids) for ids in TextTokenizer(tiny_clip).encode([" ".join(words), "the"])]
     assert found.tokens.most == lengths[0] + lengths[1]
@@ -77,11 +77,11 @@ def test_what_has_no_caption_is_refused(tmp_path) -> None:
     path = tmp_path / "empty.jsonl"
     path.write_text('{"caption": ""}\n')
     with pytest.raises(InputError, match="no caption under caption or text"):
-        api.statistics(path, kind="captions")
+        api.statistics(path, format="captions")
     with pytest.raises(InputError, match="captions.txt: want .parquet, .csv, .tsv, .jsonl"):
-        api.statistics(tmp_path / "captions.txt", kind="captions")
+        api.statistics(tmp_path / "captions.txt", format="captions")
     with pytest.raises(InputError, match="known formats are glit"):
-        api.statistics(path, kind="docic")
+        api.statistics(path, format="docic")
 
 
 def test_a_split_of_what_has_none_is_refused_in_one_line(file, built, run_glit) -> None:
