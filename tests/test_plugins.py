@@ -384,7 +384,7 @@ def test_the_package_of_the_docs_from_end_to_end(installed, scenes, tmp_path, gl
     assert 0 < dropped < 24 and manifest["columns"]["light"]
     for name in ("README.md", "croissant.json"):
         assert "glit_example (glit-example 1.0.0)" in (tmp_path / "one" / name).read_text()
-    assert '"light"' in (tmp_path / "one" / "croissant.json").read_text()
+    assert "Mean of all pixels, 0 to 255" in (tmp_path / "one" / "croissant.json").read_text()
     assert "light" in glit("status", "one", site=installed)
     glit("verify", "one", site=installed)
     glit(

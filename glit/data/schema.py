@@ -191,6 +191,11 @@ WITH_DISTANCE = DUPLICATES_SCHEMA.append(pa.field("distance", pa.float32()))
 the cosine."""
 
 
+ABOUT_CAPTIONS = {
+    "captions": "All captions of the image, each of a kind; the caption is one of them"
+}
+ABOUT_MASKS = {"masks": "Run-length masks, with the numbers of their regions"}
+
 Columns = tuple[tuple[str, pa.DataType], ...]
 """Names and types of what a stage adds to a sample."""
 

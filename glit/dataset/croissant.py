@@ -104,13 +104,6 @@ _ABOUT = {
     "image_similarity": "Cosine of every sentence with the whole image",
     "phrase_similarity": "Cosine of every sentence's head phrase with every region",
     "agreement": "How far a detector asked for a sentence's head phrase agrees with every region",
-    "captions": "All captions of the image, each of a kind; the caption is one of them",
-    "rights": "What the picture says of the rights in it, by EXIF, IPTC, XMP and C2PA",
-    "quality": "Measures of the image, and scores of labels",
-    "negatives": "False sentences: numbers of the true ones, and what was changed",
-    "phrases": "Noun phrases of the sentences, with their characters and tokens",
-    "groundings": "Numbers of a phrase and of a region that shows it",
-    "masks": "Run-length masks, with the numbers of their regions",
     "pairs": "Numbers of a sentence and of the region chosen for it, best pair first",
 }
 
@@ -236,8 +229,8 @@ def _samples(manifest: Manifest) -> dict[str, Any]:
 def _field(record: str, name: str, kind: Any) -> dict[str, Any]:
     where = {"fileSet": {"@id": "data-files"}, "extract": {"column": name}}
     field: dict[str, Any] = {"@type": "cr:Field", "@id": f"{record}/{name}", "name": name}
-    if name in _ABOUT:
-        field["description"] = _ABOUT[name]
+    if about := _about(name):
+        field["description"] = about
     if name == "image":
         source = {**where, "transform": {"jsonPath": "bytes"}}
         return {**field, "dataType": "sc:ImageObject", "source": source}
@@ -261,6 +254,11 @@ def _field(record: str, name: str, kind: Any) -> dict[str, Any]:
         if str(each.type) in _TYPES  # not lists in lists, which Croissant has no words for
     ]
     return field
+
+
+def _about(column: str) -> str:
+    texts = [_ABOUT, *(getattr(step, "about", {}) for step in all_steps())]
+    return next((each[column] for each in texts if column in each), "")
 
 
 def _left_out(name: str) -> dict[str, Any]:

@@ -142,6 +142,8 @@ class TableStep(Step):
     """Its columns that become columns of the dataset, after the standard ones."""
     extends: ClassVar[tuple[str, ...]] = ()
     """Those of ``dataset_columns`` that an earlier step may make too, whose values it keeps."""
+    about: ClassVar[Mapping[str, str]] = {}
+    """A sentence on each of ``dataset_columns``, also of its subclasses, for ``croissant.json``."""
 
     @classmethod
     def drops_before_models(cls, plan: Plan) -> bool:

@@ -29,7 +29,7 @@ from glit.backends.protocols import (
 from glit.data import rows
 from glit.data.captions import SHORT, too_long, with_provided, with_short, with_written
 from glit.data.records import Caption, Drop, Sample, Token
-from glit.data.schema import CAPTION_SOURCE, CAPTIONS, TOKEN
+from glit.data.schema import ABOUT_CAPTIONS, CAPTION_SOURCE, CAPTIONS, TOKEN
 from glit.images import Pixels
 from glit.plain import limited
 from glit.recipes.config import Choice, added, require_value, told_by_step
@@ -99,6 +99,7 @@ class CaptionStage(Stage):
     makes = ("caption",)
     retryable = True
     title, role = "Captions", "captioner"
+    about = ABOUT_CAPTIONS
     config = CaptionConfig
     columns = (
         ("caption", pa.string()),

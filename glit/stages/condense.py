@@ -11,7 +11,7 @@ from glit.backends.captioners import LANGUAGE_MODELS
 from glit.backends.protocols import ContinuousCaptioner, RawCaption, Usage, WriterConfig, usage_of
 from glit.data.captions import SHORT, captions_with, text_of_kind, with_short
 from glit.data.records import Drop, Sample
-from glit.data.schema import CAPTIONS
+from glit.data.schema import ABOUT_CAPTIONS, CAPTIONS
 from glit.plain import limited
 from glit.recipes.config import Choice
 from glit.stages.base import Outcome, Stage
@@ -71,6 +71,7 @@ class CondenseStage(Stage):
     title, shows, role = "Short captions", "model", "condenser"
     config = CondenseConfig
     columns = dataset_columns = (CAPTIONS,)
+    about = ABOUT_CAPTIONS
     extends = ("captions",)
 
     def __init__(

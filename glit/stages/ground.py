@@ -22,7 +22,7 @@ from glit.data import rows
 from glit.data.geometry import iou
 from glit.data.records import Box, Drop, Region, Sample
 from glit.data.rle import checked_mask
-from glit.data.schema import GROUNDING, MASKS, PHRASE, REGION
+from glit.data.schema import ABOUT_MASKS, GROUNDING, MASKS, PHRASE, REGION
 from glit.inputs.lookup import UserTable
 from glit.inputs.region_file import RegionOfFile, phrase_span, read_region_file
 from glit.models.tokenizer import SpanTokenizer, open_span_tokenizer
@@ -85,6 +85,10 @@ class GroundStage(Stage):
     title, role = "Phrases", "grounder"
     config = GroundConfig
     dataset_columns = (("phrases", pa.list_(PHRASE)), ("groundings", pa.list_(GROUNDING)))
+    about: ClassVar = ABOUT_MASKS | {
+        "phrases": "Noun phrases of the sentences, with their characters and tokens",
+        "groundings": "Numbers of a phrase and of a region that shows it",
+    }
     columns = (("regions", pa.list_(REGION)), *dataset_columns)
 
     def __init__(

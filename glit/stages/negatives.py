@@ -90,6 +90,9 @@ class NegativesStage(Stage):
     title, shows, role = "False sentences", "backend", "rewriter"
     config = NegativesConfig
     columns = dataset_columns = (("negatives", pa.list_(NEGATIVE)),)
+    about: ClassVar = {
+        "negatives": "False sentences: numbers of the true ones, and what was changed"
+    }
 
     def __init__(self, most: int) -> None:
         self._most = most

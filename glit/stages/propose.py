@@ -17,7 +17,7 @@ from glit.backends.protocols import Detector, ProposerConfig, RegionLayout, Regi
 from glit.data import rows
 from glit.data.geometry import area_ratio_mask, suppress_duplicates
 from glit.data.records import Drop, Region, Sample
-from glit.data.schema import MASKS, REGION
+from glit.data.schema import ABOUT_MASKS, MASKS, REGION
 from glit.inputs.lookup import UserTable
 from glit.plain import limited
 from glit.recipes.config import Choice, added, require_value
@@ -75,6 +75,7 @@ class ProposeStage(Stage):
     makes = ("regions",)
     retryable = True
     title, role = "Regions", "proposer"
+    about = ABOUT_MASKS
     config = ProposeConfig
     columns = (("regions", pa.list_(REGION)),)
     as_rows = (rows.region_row, rows.region)

@@ -122,6 +122,7 @@ class QualityStage(Stage):
     title, shows, role = "Quality", "backend", "classifier"
     config = QualityConfig
     columns = dataset_columns = (("quality", QUALITY),)
+    about: ClassVar = {"quality": "Measures of the image, and scores of labels"}
 
     def __init__(self, config: QualityConfig, classifier: ImageClassifier | None) -> None:
         self._config = config

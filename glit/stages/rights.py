@@ -60,6 +60,9 @@ class RightsStage(Stage):
     title, shows = "Rights", "drop"
     config = RightsConfig
     columns = dataset_columns = (("rights", RIGHTS),)
+    about: ClassVar = {
+        "rights": "What the picture says of the rights in it, by EXIF, IPTC, XMP and C2PA"
+    }
 
     def __init__(self, config: RightsConfig, reservations: Sequence[Reservations]) -> None:
         self._config, self._reservations = config, reservations

@@ -111,6 +111,7 @@ class ScoreStage(Stage):
         "low_caption_similarity": "the caption resembles the image less than [score] wants"
     }
     title, role = "Similarity", "matcher"
+    about: ClassVar = {"caption_similarity": "Cosine of the image and the whole caption"}
     config = ScoreConfig
     columns = (
         ("similarity", pa.list_(pa.float32())),

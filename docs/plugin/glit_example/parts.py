@@ -33,6 +33,7 @@ class Light(Stage):
     reads, filters, retryable = ("image",), True, True
     reasons: ClassVar = {"too_dark": "the mean of its pixels is below light.least"}
     columns = dataset_columns = (("light", pa.float32()),)
+    about: ClassVar = {"light": "Mean of all pixels, 0 to 255"}
     title, shows = "Light", "least"
 
     def __init__(self, least):
