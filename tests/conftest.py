@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+gc.disable()  # until all tests are imported, see pytest_runtestloop
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -26,6 +28,7 @@ from browser import chromium
 from building import run_build
 from hypothesis import settings
 from random_dataset import DatasetShape, write_random_dataset
+from vllm_forks import vllm_forks
 from warm import warm
 
 from glit.cli import main as command_line
@@ -64,16 +67,17 @@ TOGETHER = (
 )
 """Files whose tests start processes of their own (Ray, torchrun, command lines): one tester has them
 all, one after the other. Beside each other they take ten times as long; and they share ``warm_glit``."""
+WITH_VLLM = ("backends/test_captioners.py", "backends/test_tiny_captioners.py")
+"""Files whose tests share ``forks_with_vllm``."""
 LONGEST = (
     *TOGETHER,
     "pipeline/test_on_s3.py",
-    "backends/test_captioners.py",
+    *WITH_VLLM,
     "pipeline/test_add_and_go_on.py",
     "pipeline/test_run.py",
     "bench/test_pairs.py",
     "bench/test_objectives.py",
     "bench/test_gpu.py",
-    "backends/test_tiny_captioners.py",
     "training/test_on_pretended_cuda.py",
     "training/test_distributed.py",
     "test_mini_pack.py",
@@ -83,13 +87,13 @@ and one that is begun last keeps all others waiting."""
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """By files, and those of ``TOGETHER`` as if they were one."""
+    """By files, and those of ``TOGETHER`` as if they were one, and those of ``WITH_VLLM``."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduler(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = super()._split_scope(nodeid)
-            return "together" if file.removeprefix("tests/") in TOGETHER else file
+            file = super()._split_scope(nodeid).removeprefix("tests/")
+            return next((files[0] for files in (TOGETHER, WITH_VLLM) if file in files), file)
 
     return Scheduler(config, log)
 
@@ -111,6 +115,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
     first = {HERE / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: first.get(item.path, len(first)))
+
+
+@pytest.hookimpl(tryfirst=True)  # and others run the tests
+def pytest_runtestloop() -> None:
+    """Modules and tests live to the end. To look through them for garbage again and again takes a
+    twentieth of the time of all tests; what tests make is still looked through, less often."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -236,6 +249,13 @@ def make_dataset(tmp_path, tokenizer, tokenizer_identity) -> MakeDataset:
 def warm_glit():
     """Command lines in processes of their own that import nothing anew; see :mod:`warm`."""
     with warm() as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def forks_with_vllm():
+    """Programs with vLLM, which is imported once for all; see :mod:`vllm_forks`."""
+    with vllm_forks() as process:
         yield process
 
 

@@ -1,13 +1,8 @@
-"""Random captioners of today's architectures, made small; templates and tokens are named as theirs.
-
-Run with a folder, it writes what vLLM says of three images with each, as JSON.
-"""
+"""Random captioners of today's architectures, made small; templates and tokens are named as theirs."""
 
 from __future__ import annotations
 
 import gc
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +261,7 @@ def captioner(folder: Path, backend: str, **settings: Any) -> Any:
 
 
 def by_vllm(folder: Path) -> dict[str, list[Any]]:
+    """What vLLM says of three images with each, as the tests want it in JSON."""
     said = {}
     for name in KINDS:
         engine = captioner(folder / name, "vllm")
@@ -315,7 +311,3 @@ def texts_by_transformers(folder: Path, **keys: Any) -> list[str]:
         ids = made[0, asked["input_ids"].shape[1] :]
         answers.append(tokenizer.decode(ids, skip_special_tokens=True))
     return answers
-
-
-if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(json.dumps(by_vllm(Path(sys.argv[1]))))

@@ -7,6 +7,7 @@ codes; ``environment`` and ``paths`` are variables and folders of packages for t
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -110,6 +111,7 @@ def _set(asked: dict[str, Any]) -> None:
 def serve() -> None:
     """Run one command line after the other, as they are asked for."""
     warm_up()
+    gc.freeze()  # or each of them would copy what the collector looks through
     for line in sys.stdin:
         asked = json.loads(line)
         child = start(

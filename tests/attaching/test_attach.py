@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
 import shutil
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -25,6 +27,7 @@ from glit.errors import DatasetError, InputError
 from glit.exporters.annotations import PICTURES
 
 pytest.importorskip("cv2")
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -271,27 +274,52 @@ def test_without_thumbnails_only_unchanged_pictures_are_found(built, tmp_path):
     assert sum(made.found.values()) == 1 and made.drops["no_picture"] == len(images) - 1
 
 
+class Few(NamedTuple):
+    """Eight of the samples, four of their pictures as other files, and what they give back."""
+
+    published: Path
+    mine: Path
+    whole: Path
+    reads: int
+
+
+FILES_A_PART = ("glit.attaching.user_pictures._FILES_A_PART", 2)
+
+
+@pytest.fixture(scope="module")
+def few(built, tmp_path_factory) -> Few:
+    """A run that nobody stopped, of two parts with two files each; do not write into its folders."""
+    folder = tmp_path_factory.mktemp("few")
+    published, mine, whole = folder / "published", folder / "mine", folder / "whole" / "data"
+    glit.select(built, folder / "some", sample=8)
+    glit.export(folder / "some", to="annotations", output=published)
+    mine.mkdir()
+    for number, image in enumerate([*images_of(folder / "some").values()][:4]):
+        image.save(mine / f"{number}.jpg", quality=85)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(*FILES_A_PART)
+        reads = noted_reads(patch)
+        glit.attach(published, [mine], whole)
+    return Few(published, mine, whole, len(reads))
+
+
+def noted_reads(patch: pytest.MonkeyPatch) -> list[tuple]:
+    """The files that are read from now on."""
+    reads, read = [], UserPictures.read
+    patch.setattr(UserPictures, "read", lambda self, *file: reads.append(file) or read(self, *file))
+    return reads
+
+
 class Stopped(Exception):
     pass
 
 
 @pytest.mark.parametrize("moment", [1, 2, 4])
-def test_a_run_that_was_stopped_ends_in_the_same_bytes(
-    built, published, tmp_path, monkeypatch, moment
-):
+def test_a_run_that_was_stopped_ends_in_the_same_bytes(few, tmp_path, monkeypatch, moment):
     from glit.attaching import search as module
 
-    (tmp_path / "mine").mkdir()
-    for number, image in enumerate([*images_of(built).values()][:4]):
-        image.save(tmp_path / "mine" / f"{number}.jpg", quality=85)
-    monkeypatch.setattr("glit.attaching.user_pictures._FILES_A_PART", 2)
-    calls, reads = 0, []
-    write, read = module.write_whole, UserPictures.read
-    monkeypatch.setattr(
-        UserPictures, "read", lambda self, *file: reads.append(file) or read(self, *file)
-    )
-    glit.attach(published, [tmp_path / "mine"], tmp_path / "whole")
-    all_reads = len(reads)
+    monkeypatch.setattr(*FILES_A_PART)
+    calls, write, out = 0, module.write_whole, tmp_path / "out" / "data"
 
     def stops(table, path):
         nonlocal calls
@@ -304,49 +332,56 @@ def test_a_run_that_was_stopped_ends_in_the_same_bytes(
         patch.setattr("glit.attaching.user_pictures.write_whole", stops)
         patch.setattr(module, "write_whole", stops)
         with pytest.raises(Stopped):
-            glit.attach(published, [tmp_path / "mine"], tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    reads.clear()
-    glit.attach(published, [tmp_path / "mine"], tmp_path / "out")
-    assert len(reads) == all_reads - 2 * (moment - 1)  # files of the parts that were kept
-    for file in (tmp_path / "whole").rglob("*"):
-        if file.is_file():
-            other = tmp_path / "out" / file.relative_to(tmp_path / "whole")
-            if file.name not in ("croissant.json", "README.md"):  # they hold the folder's name
-                assert file.read_bytes() == other.read_bytes(), file
+            glit.attach(few.published, [few.mine], out)
+    assert not out.exists()
+    reads = noted_reads(monkeypatch)
+    glit.attach(few.published, [few.mine], out)
+    assert len(reads) == few.reads - 2 * (moment - 1)  # files of the parts that were kept
+    assert files_of(out.parent) == files_of(few.whole.parent)
 
 
 KILLED = """
-import os, runpy, signal, sys
-moment = sys.argv.pop(1)
-def hook(event, values):
-    opened = event == "open" and values[1] == "w" and str(values[0]).endswith(moment)
-    if opened or (event == "os.rename" and moment in str(values[1])):
-        os.kill(os.getpid(), signal.SIGKILL)
-sys.addaudithook(hook)
-runpy.run_module("glit", run_name="__main__")
+import os, signal, sys
+from pathlib import Path
+import glit.attaching.attach
+from glit.attaching.features import require_opencv
+from tools.forked import start
+
+require_opencv()
+
+def dies_at(moment):
+    def hook(event, values):
+        opened = event == "open" and values[1] == "w" and str(values[0]).endswith(moment)
+        if opened or (event == "os.rename" and moment in str(values[1])):
+            os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(hook)
+
+for moment in map(str.rstrip, sys.stdin):
+    child = start(sys.argv[1:], Path(), Path("output"), before=lambda: dies_at(moment))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""glit, which dies before it renames or opens a file of a name."""
+"""For each name that it reads, a process of glit that dies before it renames or opens a file of it."""
 
 
-def test_a_process_that_is_killed_ends_repeated_in_the_same_bytes(built, published, tmp_path):
+def test_a_process_that_is_killed_ends_repeated_in_the_same_bytes(few, tmp_path):
     """Killed as hashes, what looks alike, the first list, and the folder are to be published."""
-    (tmp_path / "mine").mkdir()
-    for number, image in enumerate([*images_of(built).values()][:4]):
-        image.save(tmp_path / "mine" / f"{number}.jpg", quality=85)
-    glit.attach(published, [tmp_path / "mine"], tmp_path / "whole" / "data")
     out = tmp_path / "out" / "data"
+    words = [sys.executable, "-c", KILLED, "attach", few.published, "-o", out, "--images", few.mine]
     left = {}
-    for moment in ("files-", "found-", "duplicates.parquet", str(out)):
-        words = [sys.executable, "-c", KILLED, moment, "attach", published, "-o", out]
-        done = subprocess.run([*words, "--images", tmp_path / "mine"], check=False)
-        assert done.returncode == -signal.SIGKILL and not out.exists(), moment
-        whole = (each for kind in ("parquet", "json") for each in out.parent.rglob(f"*.{kind}"))
-        left[moment] = {each.name.partition("-")[0] for each in whole}
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as killed:  # fmt: skip
+        for moment in ("files-", "found-", "duplicates.parquet", str(out)):
+            print(moment, file=killed.stdin, flush=True)
+            assert int(killed.stdout.readline()) == -signal.SIGKILL and not out.exists(), moment
+            whole = (p for kind in ("parquet", "json") for p in out.parent.rglob(f"*.{kind}"))
+            left[moment] = {each.name.partition("-")[0] for each in whole}
+        killed.stdin.close()
     assert "found" not in left["found-"] and "found" in left["duplicates.parquet"]
     assert "manifest.json" in left[str(out)]
-    glit.attach(published, [tmp_path / "mine"], out)
-    assert files_of(out.parent) == files_of(tmp_path / "whole")
+    glit.attach(few.published, [few.mine], out)
+    assert files_of(out.parent) == files_of(few.whole.parent)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import socket
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -110,6 +110,7 @@ def test_endpoint_asks_for_json_where_a_recipe_wants_it(server, pictures):
 
 
 def test_endpoint_leaves_no_connection_open(server, pictures, monkeypatch):
+    gc.collect()  # what other tests left
     closed = []
     plain = httpx.Client.close
     monkeypatch.setattr(httpx.Client, "close", lambda self: (closed.append(self), plain(self)))
@@ -157,36 +158,10 @@ def test_an_answer_that_blames_the_image_concerns_only_that_image(server, pictur
         ask(server, pictures[:1])
 
 
-def vllm_environment() -> dict[str, str]:
-    quiet = {
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "OMP_NUM_THREADS": "1",
-    }
-    return {**os.environ, **quiet}
-
-
-LINES = """
-import gc, json, sys
-from glit.cli.main import main
-
-for words in json.load(sys.stdin):
-    sys.argv = ["glit", *words]
-    try:
-        main()
-    except SystemExit as end:
-        if end.code:
-            raise
-    gc.collect()  # the next engine starts a group of processes of its own
-"""
-
-
 @pytest.fixture(scope="module")
-def by_vllm(scenes, tmp_path_factory) -> Path:
+def by_vllm(scenes, tmp_path_factory, forks_with_vllm) -> Path:
     """Datasets with captions of one kind and of two, and opinions on pairs of the first, by one
-    process that has imported vLLM."""
+    process."""
     folder = tmp_path_factory.mktemp("vllm")
     build = [
         "build", scenes / "images", "-r", "mini", "--executor", "local",
@@ -194,30 +169,15 @@ def by_vllm(scenes, tmp_path_factory) -> Path:
         "--set", "caption.backend=vllm",
     ]  # fmt: skip
     two = ["--set", KINDS, "--set", "caption.max_tokens=60"]
-    lines = [
-        [*build, "-o", folder / "one", "--limit", "8"],
-        [*build, "-o", folder / "two", "--limit", "4", *two],
-        [
-            "pairs",
-            "judge",
-            folder / "one",
-            "--judged",
-            folder / "judged.jsonl",
-            "--num",
-            "12",
-            "--set",
-            "caption.backend=vllm",
-            "--set",
-            "caption.model=mini-captioner",
-            "--set",
-            "caption.structured=true",
-        ],
-    ]
-    finished = subprocess.run(
-        [sys.executable, "-c", LINES], input=json.dumps([list(map(str, line)) for line in lines]),
-        env=vllm_environment(), capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
-    assert finished.returncode == 0, finished.stderr[-2000:]
+    judge = [
+        "pairs", "judge", folder / "one", "--judged", folder / "judged.jsonl", "--num", "12",
+        "--set", "caption.backend=vllm", "--set", "caption.model=mini-captioner",
+        "--set", "caption.structured=true",
+    ]  # fmt: skip
+    one = [*build, "-o", folder / "one", "--limit", "8"]
+    lines = [one, [*build, "-o", folder / "two", "--limit", "4", *two], judge]
+    (folder / "lines.json").write_text(json.dumps([list(map(str, line)) for line in lines]))
+    forks_with_vllm.run("glit", [folder / "lines.json"], folder / "output")
     return folder
 
 
@@ -253,24 +213,20 @@ def test_vllm_is_held_to_the_answers_of_a_judge(by_vllm):
 
 
 @pytest.mark.engine
-def test_vllm_through_its_http_server(pictures, captions, tmp_path):
+def test_vllm_through_its_http_server(pictures, captions, tmp_path, forks_with_vllm):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     log = tmp_path / "server.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [
-                sys.executable, "-m", "vllm.entrypoints.openai.api_server",
-                "--model", mini_model("captioner"), "--served-model-name", "mini",
-                "--host", "127.0.0.1", "--port", str(port), "--enforce-eager",
-                "--dtype", "float32", "--kv-cache-memory-bytes", str(64 << 20),
-                "--limit-mm-per-prompt", '{"image": 1}',
-            ],
-            env=vllm_environment(), stdout=output, stderr=output,
-        )  # fmt: skip
+    words = [
+        "--model", mini_model("captioner"), "--served-model-name", "mini",
+        "--host", "127.0.0.1", "--port", port, "--enforce-eager",
+        "--dtype", "float32", "--kv-cache-memory-bytes", 64 << 20,
+        "--limit-mm-per-prompt", '{"image": 1}',
+    ]  # fmt: skip
+    number = forks_with_vllm.start("http", words, log)
     try:
-        wait_until_up(process, port, log)
+        wait_until_up(lambda: forks_with_vllm.is_running(number), port, log)
         config = CaptionConfig(
             backend="endpoint", endpoint=f"http://127.0.0.1:{port}/v1", model="mini",
             max_tokens=300, batch_size=4,
@@ -278,15 +234,15 @@ def test_vllm_through_its_http_server(pictures, captions, tmp_path):
         made = CAPTIONERS["endpoint"].make(config, None, "Describe it.")
         found = made.caption(pictures, seeds=[0] * 8, temperature=0.0)
     finally:
-        process.terminate()
-        process.wait(timeout=60)
+        os.kill(number, signal.SIGTERM)
+        forks_with_vllm.wait(number)
     assert [caption.text.strip() for caption in found] == [c.strip() for c in captions]
 
 
-def wait_until_up(process: subprocess.Popen, port: int, log: Path) -> None:
+def wait_until_up(is_running: Callable[[], bool], port: int, log: Path) -> None:
     deadline = time.monotonic() + 400
     while time.monotonic() < deadline:
-        assert process.poll() is None, log.read_text()[-3000:]
+        assert is_running(), log.read_text()[-3000:]
         try:
             if httpx.get(f"http://127.0.0.1:{port}/health", timeout=2).status_code == 200:
                 return

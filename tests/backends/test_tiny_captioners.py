@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -74,13 +71,9 @@ def test_captions_of_other_tiles_are_others_in_the_work_folder(folder, name, sid
 
 
 @pytest.mark.engine
-def test_vllm_says_what_transformers_says(folder, said, tmp_path):
-    script, found = Path(tiny_captioners.__file__), tmp_path / "said.json"
-    done = subprocess.run(
-        [sys.executable, script, folder, found], capture_output=True, text=True, timeout=600,
-        cwd=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
+def test_vllm_says_what_transformers_says(folder, said, tmp_path, forks_with_vllm):
+    found = tmp_path / "said.json"
+    forks_with_vllm.run("tiny", [folder, found], tmp_path / "output")
     theirs = json.loads(found.read_text())
     structured, again, of_two_keys, plain = theirs.pop("structured")
     assert caption_in_json(structured) and again == structured  # with the image from the cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from functools import partial
@@ -35,6 +36,18 @@ def photographs(tmp_path):
 words = partial(captions_only, chunk_size=8)
 
 
+@pytest.fixture
+def one_ray(executor):
+    """The Ray of this process, if it is wanted: else each of the command lines would start one."""
+    with contextlib.ExitStack() as held:
+        if executor == "ray":
+            from glit.executors.on_ray import RayExecutor
+
+            held.callback(RayExecutor().close)
+        yield
+
+
+@pytest.mark.usefixtures("one_ray")
 @pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.engine)])
 def test_too_many_drops_stop_a_build_that_goes_on_with_a_larger_share(
     photographs, tmp_path, run_glit, executor
