@@ -126,6 +126,10 @@ def pytest_runtestloop() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # or DuckDB's bindings say at the end that they leak
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
     import torch
