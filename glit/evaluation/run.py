@@ -20,6 +20,7 @@ from glit.evaluation.report import Result
 from glit.evaluation.tasks import TASKS
 from glit.gpu.convolutions import no_tf32_convolutions
 from glit.models.device import pick_device
+from glit.published.files import check_exists
 from glit.recipes.config import as_table
 from glit.runtime.cpu_threads import CpuThreads
 from glit.runtime.process_state import without_bars
@@ -135,8 +136,8 @@ def _open(
             f"evaluate.caption = {config.caption!r}: {able} of a glit dataset measure other "
             f"captions, not {name} of {kind}"
         )
-    if task.formats and not Path(dataset).exists():
-        raise InputError(f"{dataset}: no such file or folder; give the annotations as published")
+    if task.formats:
+        check_exists(Path(dataset))
     if task.formats and kind not in task.formats:
         raise InputError(f"--format {kind!r}: {name} knows {', '.join(task.formats)}")
     opened = pkgutil.resolve_name(task.open)

@@ -25,7 +25,7 @@ from glit.errors import InputError, closest, cut
 from glit.importers.named_files import NamedFiles
 from glit.published import FORMATS, RegionFormat, imported
 from glit.published.corners import CornerCount
-from glit.published.files import AnnotatedImage, check_regular, leads_out, on_disk
+from glit.published.files import AnnotatedImage, check_exists, check_regular, leads_out, on_disk
 from glit.published.region_image import RegionImage, frame_of, moved_box
 from glit.runtime.progress import StageProgress, null_progress
 from glit.storage.store import Store
@@ -112,8 +112,7 @@ def import_captions(
         raise InputError(f"--format {name}: no such format; {closest(name, imported())}")
     if output.suffix != ".jsonl":
         raise InputError(f"-o {output}: want a name that ends in .jsonl")
-    if not annotations.exists():
-        raise InputError(f"{annotations}: no such file or folder; give the {name} annotations")
+    check_exists(annotations, name)
     check_regular(annotations)
     told = progress or null_progress()
     form = FORMATS[name]

@@ -26,7 +26,7 @@ from glit.published import (
     short_captions,
     tao,
 )
-from glit.published.files import AnnotatedImage, check_place, check_regular, on_disk
+from glit.published.files import AnnotatedImage, check_exists, check_place, check_regular, on_disk
 from glit.published.region_image import RegionImage
 
 Reader = Callable[[Path, Path | None, str | None], Iterator[AnnotatedImage]]
@@ -157,8 +157,7 @@ def read_annotations(
     form = FORMATS[name] if name in measured() else None
     if not isinstance(form, CaptionFormat):
         raise InputError(f"--format {name!r}: known formats are glit, {', '.join(measured())}")
-    if not annotations.exists():
-        raise InputError(f"{annotations}: no such file or folder; give the {name} annotations")
+    check_exists(annotations, name)
     check_regular(annotations)
     try:
         captioned = (image for image in form.read(annotations, images, split) if image.captions)

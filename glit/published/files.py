@@ -170,6 +170,28 @@ def leads_out(path: Path, folder: Path) -> str:
     )
 
 
+def check_exists(annotations: Path, form: str = "") -> None:
+    """Refuse annotations that are not there, or not on this machine.
+
+    Args:
+        annotations: a file or folder.
+        form: its format.
+
+    Raises:
+        InputError: see above.
+    """
+    if annotations.exists():
+        return
+    scheme, slash, rest = str(annotations).partition(":/")  # Path makes one slash of two
+    if slash and scheme.isalnum():
+        raise InputError(
+            f"{scheme}://{rest.lstrip('/')}: an address; annotations are read from this machine "
+            "alone, so copy them here first"
+        )
+    what = f"the {form} annotations" if form else "the annotations as published"
+    raise InputError(f"{annotations}: no such file or folder; give {what}")
+
+
 def check_regular(path: Path) -> None:
     """Refuse a pipe or a device, at which a reader would wait for ever, and folders with one.
 

@@ -66,3 +66,15 @@ def test_a_line_separator_inside_a_caption_ends_no_line(tmp_path: Path) -> None:
     source.write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
     touch(tmp_path / "images/test_00000.jpg")
     assert list(found("docci", source).values()) == [("One\u2028two.",)]
+
+
+@pytest.mark.parametrize("line", [
+    ["stats", "s3://bucket/docci.jsonl", "--format", "docci"],
+    ["import", "s3://bucket/docci.jsonl", "-o", "out.jsonl", "--format", "docci", "--images", "."],
+    ["eval", "retrieval", "mini-matcher", "s3://bucket/docci.jsonl", "--format", "docci"],
+    ["eval", "segment", "mini-matcher", "s3://bucket/docci.jsonl", "--format", "voc"],
+])  # fmt: skip
+def test_annotations_at_an_address_are_named_as_they_were_given(line, run_glit) -> None:
+    done = run_glit(*line)
+    assert done.code == 2
+    assert done.errors.startswith("glit: s3://bucket/docci.jsonl: an address; annotations are read")
