@@ -28,7 +28,7 @@ NUM_ROWS = {"models": 9, "training": 4}
 
 @pytest.mark.slow
 def test_training_runs_in_small(tmp_path) -> None:
-    with borrowed_process():
+    with borrowed_process(for_model=True):
         run_part("training", "tiny", "cpu", str(tmp_path / "part.json"))
     check_rows(json.loads((tmp_path / "part.json").read_text())["rows"], "training")
 
@@ -42,7 +42,7 @@ def check_rows(rows: list[dict[str, Any]], part: str) -> None:
 @pytest.mark.slow
 def test_models_on_a_pretended_gpu(tmp_path) -> None:
     """Nothing lies on the wrong device, and the precisions are a GPU's."""
-    with pretend_cuda(), borrowed_process():
+    with pretend_cuda(), borrowed_process(for_model=True):
         run_part("models", "tiny", "cuda", str(tmp_path / "part.json"))
     rows = json.loads((tmp_path / "part.json").read_text())["rows"]
     assert len(rows) == NUM_ROWS["models"] + 3
