@@ -41,8 +41,9 @@ class LocalExecutor:
         if not job.units:
             return
         what, watch = f"stage {job.task.name}", job.watch
+        process = borrowed_process(for_model=bool(job.task.loads))
         # outside: to put back what a GPU holds fails as well
-        with one_line_where_the_gpu_fails(what, go_on=_GO_ON), borrowed_process():
+        with one_line_where_the_gpu_fails(what, go_on=_GO_ON), process:
             watch.loading(job.task.loads)
             worker = job.task.open(usable_cores())
             watch.ready()

@@ -26,14 +26,14 @@ def prepare_own_process(*, for_model: bool) -> None:
 
 
 @contextlib.contextmanager
-def borrowed_process() -> Iterator[None]:
+def borrowed_process(*, for_model: bool) -> Iterator[None]:
     """The same within the block, in a process that belongs to the caller.
 
     Threads, random states, what libraries print and the environment are afterwards as they were.
     What malloc keeps is left alone: it can be set, but neither read nor put back.
     """
     environment = dict(os.environ)
-    undo = _one_quiet_thread()
+    undo = _one_quiet_thread() if for_model else contextlib.ExitStack()
     try:
         yield
     finally:

@@ -27,7 +27,7 @@ TINY = SCALES["tiny"]
 @pytest.mark.slow
 def test_models_on_a_pretended_gpu(tmp_path) -> None:
     """Nothing lies on the wrong device, and the precisions are a GPU's."""
-    with pretend_cuda(), borrowed_process():
+    with pretend_cuda(), borrowed_process(for_model=True):
         run_part("models", "tiny", "cuda", str(tmp_path / "part.json"))
     rows = json.loads((tmp_path / "part.json").read_text())["rows"]
     assert len(rows) == 12 and all(np.isfinite(row["measured"]) for row in rows)

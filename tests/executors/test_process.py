@@ -106,7 +106,7 @@ def test_threads_that_decode_together_leave_warnings_as_they_were():
 
 def test_malloc_is_left_alone_in_a_borrowed_process(monkeypatch):
     monkeypatch.setattr(process, "keep_freed_memory", lambda: pytest.fail("malloc was changed"))
-    with process.borrowed_process():
+    with process.borrowed_process(for_model=True):
         pass
 
 

@@ -177,7 +177,7 @@ def test_in_one_process_the_run_ends_in_one_line_that_says_how_to_go_on():
 
 def test_putting_back_what_a_lost_gpu_holds_may_fail_as_well(monkeypatch):
     @contextlib.contextmanager
-    def borrowed():
+    def borrowed(*, for_model):
         try:
             yield
         finally:

@@ -217,6 +217,25 @@ def test_own_photographs_with_captions_and_a_yolo_file_take_one_block(tmp_path, 
 
 
 @pytest.mark.slow
+def test_the_how_to_for_a_laptop_runs_with_mini_models(tmp_path, glit):
+    """Every line of it, with scenes for the photographs and a small model for each of its three."""
+    small = {"caption": "mini-captioner", "propose": "mini-proposer", "score": "mini-matcher"}
+    instead = " ".join(f"--set {table}.model={name}" for table, name in small.items())
+    run_glit_line(glit, "glit scenes -o scenes -n 4", tmp_path)
+    (tmp_path / "scenes" / "images").rename(tmp_path / "photos")
+    page = (DOCS / "your-images.md").read_text(encoding="utf-8").partition("## On a laptop")[2]
+    lines = lines_of(FENCED.findall(page)[0][1])
+    assert [line.split()[1] for line in lines] == ["doctor", "build", "verify", "view"]
+    for line in lines:
+        line += f" {instead}" if "-r laptop" in line else ""
+        line += " --executor local" if line.startswith("glit build ") else ""
+        run_glit_line(glit, line, tmp_path)
+    manifest = json.loads((tmp_path / "dataset" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["recipe"]["caption"]["max_image_side"] == 512  # the rest is of the laptop
+    assert (tmp_path / "report.html").is_file()
+
+
+@pytest.mark.slow
 def test_the_how_tos_run(tmp_path, glit):
     with small_hub() as hub:
         account = {"HF_ENDPOINT": hub.address, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1",
