@@ -143,7 +143,7 @@ def test_the_commands_of_the_page(
     collection = open_collection(
         given["dataset"],
         load_table(EvaluateConfig, "mini", overrides=given["settings"]),
-        kind=given["kind"],
+        kind=given["format"],
         images=given["images"] and Path(given["images"]),
         split=given.get("split"),
     )
