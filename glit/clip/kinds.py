@@ -17,6 +17,7 @@ from glit.clip.siglip import NaflexEncoder, SiglipEncoder, SiglipTokenizer
 from glit.clip.text_window import stretch_model
 from glit.models.device import pick_device
 from glit.models.files import model_type
+from glit.models.int8 import use_int8
 from glit.models.onednn import use_onednn
 from glit.models.pretrained import as_weights_error
 from glit.models.tokenizer import TextTokenizer
@@ -57,23 +58,25 @@ def open_encoder(
     dtype: torch.dtype = torch.float32,
     context: int = 0,
     device: str = "auto",
+    int8: bool = False,
     name: str = "",
     own_encoders: bool = False,
 ) -> OpenedModel:
     """Open a model of one of the :data:`KINDS` to embed with; its linear layers on a CPU go
-    through oneDNN where they can.
+    through oneDNN where they can, or have 8 bits.
 
     Args:
         folder: of the model's files.
         dtype: of its weights.
         context: text window in tokens, to which its own is brought; 0 is its own.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        int8: give its linear layers 8 bits (:mod:`glit.models.int8`); on a CPU.
         name: of the model, for messages; its folder if empty.
         own_encoders: take a checkpoint whose objective encodes by itself, too.
 
     Raises:
         WeightsError: the model, its preprocessing or its tokenizer cannot be used.
-        UserError: this machine does not have the device.
+        UserError: this machine does not have the device, or would compute wrong numbers in 8 bits.
     """
     if not own_encoders:
         refuse_own_encoders(folder, name or str(folder))
@@ -82,7 +85,7 @@ def open_encoder(
     opened = assemble(model, read_preprocessing(folder, side=side), folder, context=context)
     encoder = opened.encoder.to(pick_device(device))
     for part in encoder.linear_parts():
-        use_onednn(part)
+        (use_int8 if int8 else use_onednn)(part)
     return opened
 
 

@@ -13,12 +13,14 @@ from torch import nn
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.matchers import MATCHERS
+from glit.backends.proposers import PROPOSERS
 from glit.errors import RecipeError, UserError
 from glit.models import int8
 from glit.models.int8 import Int8Linear, is_exact, use_int8
 from glit.models.weights import resolve
 from glit.scenes import draw_scene, render
 from glit.stages.caption import CaptionConfig
+from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig
 
 needs_exact = pytest.mark.skipif(not is_exact(), reason="this processor has no VNNI")
@@ -64,15 +66,41 @@ def test_captions_of_the_mini_captioner_are_those_of_float32():
     assert captions["int8"] == captions["float32"]
 
 
-def test_only_captions_by_transformers_on_a_cpu_have_it():
-    score = ScoreConfig(precision="int8")
-    with pytest.raises(RecipeError, match=r"\[score\] precision = 'int8'"):
-        MATCHERS["clip"].settled(score, "cpu")
-    caption = CaptionConfig(precision="int8")
-    for backend, device in (("transformers", "cuda"), ("vllm", "cpu")):
-        with pytest.raises(RecipeError, match="only captions by 'transformers' on a CPU"):
-            CAPTIONERS[backend].settled(caption, device)
-    assert CAPTIONERS["transformers"].settled(caption, "cpu").precision == "int8"
+@needs_exact
+def test_a_matcher_is_close_to_float32_and_regions_do_not_know_their_batch():
+    images = [render(draw_scene(0, number)).pixels for number in range(3)]
+    side = len(images[0])
+    boxes = [np.array([[0, 0, side, side], [5, 9, side - 20, side // 2]], np.float64)] * 3
+    found = {}
+    for precision in ("float32", "int8"):
+        config = ScoreConfig(device="cpu", precision=precision)
+        matcher = MATCHERS["clip"].make(config, resolve("mini-matcher"))
+        alone = matcher.embed_regions(images[2:], boxes[2:])[0]
+        regions = matcher.embed_regions(images, boxes)
+        np.testing.assert_array_equal(regions[2], alone)
+        dense = matcher.embed_dense(images, boxes, scale=1.0)
+        texts = matcher.embed_sentences(["A red circle.", "A blue square is beside it."])
+        found[precision] = np.concatenate([*regions, *dense, texts])
+    cosines = (found["float32"] * found["int8"]).sum(axis=1)
+    assert cosines.min() > 0.999 and cosines.max() < 1  # 8 bits are others
+    assert type(matcher.encoder.clip.visual_projection) is Int8Linear
+
+
+def test_only_captions_by_transformers_and_matchers_have_it_on_a_cpu():
+    cases = [
+        (CAPTIONERS["transformers"], CaptionConfig, "cuda"),
+        (CAPTIONERS["vllm"], CaptionConfig, "cpu"),
+        (MATCHERS["clip"], ScoreConfig, "cuda"),
+        (PROPOSERS["yolos"], ProposeConfig, "cpu"),
+    ]
+    for backend, config, device in cases:
+        with pytest.raises(RecipeError, match="precision = 'int8': only captions by"):
+            backend.settled(config(precision="int8"), device)
+    for backend, config in (
+        (CAPTIONERS["transformers"], CaptionConfig),
+        (MATCHERS["clip"], ScoreConfig),
+    ):
+        assert backend.settled(config(precision="int8"), "cpu").precision == "int8"
 
 
 def test_a_processor_that_adds_in_16_bits_is_refused(monkeypatch):

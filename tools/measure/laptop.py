@@ -112,11 +112,12 @@ def smolvlm(name: str, folder: Path) -> Path:
     return folder
 
 
-def stages(work: Path) -> dict[str, float]:
+def stages(work: Path, precision: str) -> dict[str, float]:
     """CPU seconds an image of the stages after the captions."""
     settings = [
         f"propose.model={work / 'yolos'}", f"score.model={work / 'clip'}",
         "propose.score_threshold=0.0", "caption.backend=provided",
+        f"propose.precision={precision}", f"score.precision={precision}",
     ]  # fmt: skip
     photographs, timed = work / "photographs", Timed()
     silent = StageProgress(Console(quiet=True), quiet=True)
@@ -174,7 +175,8 @@ def rows(work: Path) -> Iterator[Row]:
         )
         for name in _TEXT:
             smolvlm(name, work / name)
-    yield _run(work, "stages")
+    for precision in ("float32", "int8"):
+        yield _run(work, "stages", precision)
     for name, precision, batch in itertools.product(_TEXT, ("float32", "int8"), ("4", "16")):
         yield _run(work, name, precision, batch)
 
@@ -199,7 +201,7 @@ def main() -> None:
     prepare_own_process(for_model=True)
     what, *how = arguments.run
     if what == "stages":
-        took = stages(work)
+        took = stages(work, how[0])
     else:
         kept = load_recipe("laptop").caption.max_image_side
         files = sorted((work / "photographs" / "images").glob("*.jpg"))

@@ -51,7 +51,7 @@ class ClipMatcher:
         try:
             opened = open_encoder(
                 model.path, dtype=torch_dtype(config.precision), device=config.device,
-                name=model.name,
+                int8=config.precision == "int8", name=model.name,
             )  # fmt: skip
         except (OSError, ValueError) as error:
             raise WeightsError(
@@ -206,5 +206,10 @@ def _check(config: MatcherConfig, model: Resolved | None) -> None:
 
 
 CLIP = Backend(
-    make=ClipMatcher, embeds_dense=True, gpu_bytes=6 << 30, extras=("models",), check=_check
+    make=ClipMatcher,
+    embeds_dense=True,
+    gpu_bytes=6 << 30,
+    extras=("models",),
+    check=_check,
+    has_int8=True,
 )
