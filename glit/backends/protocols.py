@@ -129,7 +129,7 @@ class Usage(NamedTuple):
 
 
 class Meter:
-    """Counts what a captioner uses; safe for threads.
+    """Counts the tokens and the repeated requests of a captioner; safe for threads.
 
     >>> meter = Meter()
     >>> meter.add(tokens=700), meter.add(tokens=65), meter.add(requests_repeated=1)

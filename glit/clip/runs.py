@@ -108,7 +108,13 @@ def refuse_own_encoders(folder: Path, name: str) -> None:
 
 
 def _says(folder: Path, key: str, *, before: tuple[str, ...]) -> bool:
-    """A key of a checkpoint's objective; ``before`` names those that wrote none and have it."""
+    """Return whether a checkpoint's objective has a property.
+
+    Args:
+        folder: the checkpoint.
+        key: of its ``objective/config.json`` that says so.
+        before: objectives that have it, for checkpoints written before there was the key.
+    """
     if not (folder / OBJECTIVE / "config.json").is_file():
         return False
     said = _said_of_objective(folder)

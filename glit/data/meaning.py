@@ -50,7 +50,7 @@ def most_alike(
     *,
     least: float,
 ) -> list[tuple[int, float] | None]:
-    """Return for every image its reference of the highest cosine, and that, if it is high enough.
+    """Return the most similar reference of every image, and the cosine, where it is high enough.
 
     >>> images = np.array([[1, 0], [0.6, 0.8]], np.float32)
     >>> most_alike(images, np.array([[0, 1]], np.float32), least=0.7)

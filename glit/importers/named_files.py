@@ -54,7 +54,7 @@ class NamedFiles:
 
 
 def _keys(path: Path, *, sized: bool) -> list[str]:
-    """Return the names that a file is looked up by, the surest first."""
+    """Return the names under which a file is searched for, the most specific first."""
     stem = path.stem.casefold()
     keys = [f"name {path.name}", f"stem {stem}"]
     if sized and (number := _DIGITS.search(stem)):

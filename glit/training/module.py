@@ -76,8 +76,11 @@ class ObjectiveModule(nn.Module):
 
 
 class EncodingModule(ObjectiveModule):
-    """The module of an objective with ``own_encoders``: embeds whole images and texts when the
-    model is measured. Embeddings need not be normalised."""
+    """The module of an objective that has ``own_encoders``.
+
+    Its ``forward`` encodes a batch in training; its other methods embed whole images and texts when
+    the model is measured. Embeddings need not be normalised.
+    """
 
     @abstractmethod
     def embed_images(
