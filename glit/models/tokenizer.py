@@ -15,6 +15,8 @@ from glit.recipes.extras import require
 from glit.recipes.resources import is_mini_folder
 
 _LEGACY_END = 2
+_FEW = 64
+"""Fewer texts than these are not worth the threads of a batch, which cost half as much again."""
 
 
 class SpanTokenizer(Protocol):
@@ -131,7 +133,9 @@ def _take_any_text(tokenizer: Any) -> None:
 
 
 def _encoded(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
-    encoded = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    if len(texts) < _FEW:
+        return [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+    encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
     return [encoding.ids for encoding in encoded]
 
 
