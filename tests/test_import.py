@@ -8,6 +8,8 @@ import typer
 
 from glit.cli.lazy import line_of_help
 from glit.cli.main import PANELS, app
+from glit.models.device import accelerators
+from glit.scenes import write_scenes
 
 HEAVY = ("torch", "ray", "vllm", "transformers", "ultralytics", "segment_anything")
 
@@ -29,6 +31,23 @@ def test_a_stage_that_opens_a_clip_loads_nothing_of_training_or_evaluation():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_a_build_without_a_model_loads_no_model_library(tmp_path):
+    write_scenes(tmp_path, num=2, seed=0)
+    code = (
+        "import sys, glit\n"
+        "glit.build('images', 'out', recipe='captions-only', captions='captions.jsonl',\n"
+        "           executor='local', quiet=True)\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])\n"
+        "glit.models.device._AMD = '/'\n"
+        "print(glit.models.device.accelerators(), 'torch' in sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    with_torch = "['torch']" if accelerators() else "[]"
+    assert found.stdout.splitlines() == [with_torch, f"{accelerators()} True"]
 
 
 def test_the_help_of_all_commands_imports_none_of_them():

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
+import os
 import sys
 import warnings
 from typing import Any
 
 from glit.errors import UserError
 from glit.recipes.extras import require
+
+_AMD = "/dev/kfd"
+"""Device through which ROCm reaches GPUs, on Linux."""
 
 
 def best_device() -> str:
@@ -18,12 +23,23 @@ def best_device() -> str:
 
 def accelerators() -> list[str]:
     """The accelerators of this process, fastest first."""
-    if importlib.util.find_spec("torch") is None:
+    if importlib.util.find_spec("torch") is None or not _asks_torch():
         return []
     import torch
 
     found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     return [name for name, here in found.items() if here]
+
+
+def _asks_torch() -> bool:
+    """Return False where torch has no GPU for sure: its import takes longer than a small build."""
+    if "torch" in sys.modules or not sys.platform.startswith("linux") or os.path.exists(_AMD):
+        return True
+    try:
+        ctypes.CDLL("libcuda.so.1")  # as torch loads it: of NVIDIA's driver, also in WSL
+    except OSError:
+        return False
+    return True
 
 
 def pick_device(wanted: str) -> Any:
