@@ -33,10 +33,14 @@ def test_a_stage_that_opens_a_clip_loads_nothing_of_training_or_evaluation():
     assert found.stdout.strip() == "[]"
 
 
-def test_a_build_without_a_model_loads_no_model_library(tmp_path):
+def test_a_plan_and_a_build_without_a_model_load_no_model_library(tmp_path):
     write_scenes(tmp_path, num=2, seed=0)
     code = (
         "import sys, glit\n"
+        "from glit.planning.inputs import Inputs, Source\n"
+        "from glit.planning.plan import make_plan\n"
+        "from glit.planning.recipe import load_recipe\n"
+        "make_plan(load_recipe('mini'), Inputs(source=Source(root='images')), device='cpu')\n"
         "glit.build('images', 'out', recipe='captions-only', captions='captions.jsonl',\n"
         "           executor='local', quiet=True)\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])\n"

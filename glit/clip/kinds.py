@@ -11,6 +11,7 @@ import torch
 from glit.clip.encoder import ClipEncoder
 from glit.clip.folder import load_model
 from glit.clip.image_processor import Preprocessing, read_preprocessing
+from glit.clip.model_types import KINDS, is_siglip
 from glit.clip.open_clip import is_open_clip, load_open_clip
 from glit.clip.runs import refuse_own_encoders
 from glit.clip.siglip import NaflexEncoder, SiglipEncoder, SiglipTokenizer
@@ -21,15 +22,6 @@ from glit.models.int8 import use_int8
 from glit.models.onednn import use_onednn
 from glit.models.pretrained import as_weights_error
 from glit.models.tokenizer import TextTokenizer
-
-KINDS = {
-    "clip": "CLIPModel",
-    "metaclip_2": "MetaClip2Model",
-    "siglip": "SiglipModel",
-    "siglip2": "Siglip2Model",
-}
-"""By ``model_type`` of a checkpoint's config.json, the class of transformers; beside OpenCLIP's
-folders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +34,6 @@ class OpenedModel:
     tokenizer: TextTokenizer
 
 
-def is_siglip(folder: Path) -> bool:
-    """Return whether a folder holds a SigLIP of either class, by its config.json."""
-    return model_type(folder) in ("siglip", "siglip2")
-
-
-def is_naflex(folder: Path) -> bool:
-    """Return whether a folder holds a ``Siglip2Model``, whose images keep their aspect ratio."""
-    return model_type(folder) == "siglip2"
-
-
 def open_encoder(
     folder: Path,
     *,
@@ -62,8 +44,9 @@ def open_encoder(
     name: str = "",
     own_encoders: bool = False,
 ) -> OpenedModel:
-    """Open a model of one of the :data:`KINDS` to embed with; its linear layers on a CPU go
-    through oneDNN where they can, or have 8 bits.
+    """Open a model of one of the :data:`~glit.clip.model_types.KINDS` to embed with.
+
+    On a CPU its linear layers go through oneDNN where they can, or have 8 bits.
 
     Args:
         folder: of the model's files.
@@ -111,7 +94,7 @@ def assemble(
 
 
 def open_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> Any:
-    """A model of one of the :data:`KINDS`.
+    """A model of one of the :data:`~glit.clip.model_types.KINDS`.
 
     Raises:
         WeightsError: the folder holds another kind of model, a part of one, or none that can be

@@ -14,15 +14,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
 from glit.errors import WeightsError
 from glit.models.files import OPEN_CLIP_CONFIG as CONFIG
 from glit.models.files import has_tokenizer
 from glit.models.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
     from transformers import CLIPConfig, CLIPModel
 
 WEIGHTS = "open_clip_model.safetensors"
@@ -121,6 +120,7 @@ def load_open_clip(folder: Path) -> CLIPModel:
         WeightsError: the configuration is not of CLIP's architecture, or the weights are damaged
             or other than it says.
     """
+    import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file
     from transformers import CLIPModel

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from glit.clip.crops import resized, whole_pixel_boxes
 from glit.clip.encoder import ClipEncoder
 from glit.clip.image_processor import Preprocessing
+from glit.clip.model_types import wants_lower_case
 from glit.clip.preprocess import vision_side
 from glit.clip.text_rows import TextRows
 from glit.data.geometry import Boxes
@@ -36,15 +37,6 @@ from glit.recipes.extras import require
 
 if TYPE_CHECKING:
     from transformers import SiglipModel
-
-
-def wants_lower_case(path: Path) -> bool:
-    """Return whether texts are to be in lower case that the folder's own tokenizer would not
-    change: SigLIP 2 is published with Gemma's, and was trained on texts without capitals.
-    """
-    said = path / "tokenizer_config.json"
-    kind = said.read_text(encoding="utf-8") if said.is_file() else ""
-    return '"GemmaTokenizer' in kind
 
 
 class SiglipTokenizer(TextTokenizer):

@@ -10,7 +10,8 @@ import torch
 
 from glit.clip.encoder import ClipEncoder
 from glit.clip.image_processor import Preprocessing, read_preprocessing
-from glit.clip.kinds import OpenedModel, assemble, is_naflex, is_siglip, open_model
+from glit.clip.kinds import OpenedModel, assemble, open_model
+from glit.clip.model_types import is_naflex, is_siglip
 from glit.clip.runs import find_model, refuse_own_encoders
 from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import is_grounded_schema

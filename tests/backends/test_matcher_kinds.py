@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from tiny_siglip import write_siglip
 from tokenizers.processors import TemplateProcessing
 from torch.nn.functional import normalize
@@ -153,6 +155,10 @@ def test_an_embedding_does_not_know_its_batch(folder) -> None:
 
 def test_each_says_its_own_scale(tmp_path) -> None:
     assert own_scale(resolve("mini-matcher")) == 40.3
+    for dtype, scale in ((torch.float16, 98.1), (torch.bfloat16, 98.9)):
+        stored = {"logit_scale": torch.tensor(4.587, dtype=dtype)}
+        save_file(stored, tmp_path / "model.safetensors")
+        assert own_scale(replace(resolve("mini-matcher"), path=tmp_path)) == scale
     model = resolve(str(write_siglip(tmp_path)))
     assert own_scale(model) == 118 == float(f"{math.exp(4.77):.3g}")
     assert reading(model) == {"squeezed": True} and not reading(resolve("mini-matcher"))

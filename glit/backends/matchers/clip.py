@@ -1,7 +1,7 @@
 """CLIP and its kin by transformers: embeddings of region crops and of sentences.
 
-Which kind a checkpoint is says its configuration (:data:`glit.clip.kinds.KINDS`): CLIP of any size
-and text window (Long-CLIP's too), OpenCLIP's folders, MetaCLIP 2, SigLIP and SigLIP 2.
+Which kind a checkpoint is says its configuration (:data:`glit.clip.model_types.KINDS`): CLIP of any
+size and text window (Long-CLIP's too), OpenCLIP's folders, MetaCLIP 2, SigLIP and SigLIP 2.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from glit.models.weights import Resolved
 from glit.recipes.extras import require
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor
 
 
@@ -152,19 +154,31 @@ def own_scale(model: Resolved | None) -> float | None:
     """
     if model is None:
         return None
+    for file in weight_files(model.path):
+        if file.suffix == ".safetensors" and (stored := _stored_scale(file)) is not None:
+            with np.errstate(over="ignore"):
+                found = np.exp(stored).max()
+            if not np.isfinite(found):
+                raise WeightsError(f"model {model.name!r}: its logit_scale is {found}")
+            return float(f"{found:.3g}")
+    return None
+
+
+def _stored_scale(file: Path) -> Any:
+    """The logarithm of the scale in a file of weights, float32; None if it is in another file.
+
+    torch is only imported for bfloat16, which NumPy does not have: the driver of a build on a
+    cluster needs no torch, which takes a third of a gigabyte.
+    """
     from safetensors import safe_open
 
-    for file in weight_files(model.path):
-        if file.suffix == ".safetensors":
-            with safe_open(file, framework="pt") as stored:
-                if "logit_scale" in stored.keys():  # noqa: SIM118 - a safetensors handle, which cannot be iterated
-                    found = stored.get_tensor("logit_scale").float().exp().max()
-                    if not found.isfinite():
-                        raise WeightsError(
-                            f"model {model.name!r}: its logit_scale is {found.item()}"
-                        )
-                    return float(f"{found.item():.3g}")
-    return None
+    with safe_open(file, framework="np") as stored:
+        if "logit_scale" not in stored.keys():  # noqa: SIM118 - a safetensors handle, which cannot be iterated
+            return None
+        if stored.get_slice("logit_scale").get_dtype() != "BF16":
+            return stored.get_tensor("logit_scale").astype(np.float32)
+    with safe_open(file, framework="pt") as stored:
+        return stored.get_tensor("logit_scale").float().numpy()
 
 
 def reading(model: Resolved | None) -> dict[str, Any]:
@@ -175,7 +189,7 @@ def reading(model: Resolved | None) -> dict[str, Any]:
     if model is None:
         return {}
     from glit.clip.image_processor import newly_followed, read_preprocessing, says_preprocessing
-    from glit.clip.siglip import wants_lower_case
+    from glit.clip.model_types import wants_lower_case
 
     if not says_preprocessing(model.path):
         return {}
@@ -190,7 +204,7 @@ def reading(model: Resolved | None) -> dict[str, Any]:
 
 
 def _check(config: MatcherConfig, model: Resolved | None) -> None:
-    from glit.clip.kinds import KINDS
+    from glit.clip.model_types import KINDS
     from glit.clip.open_clip import check_files, is_open_clip
 
     if model is not None and is_open_clip(model.path):
