@@ -263,6 +263,9 @@ def _fit() -> dict[str, Any]:
 
 
 def _glit_epoch(inputs: Path, out: Path) -> Work:
+    from accelerate import Accelerator  # noqa: F401 - imported late by glit; imports do not count
+    from transformers import AutoTokenizer, CLIPModel  # noqa: F401 - as above
+
     from glit.training.config import TrainConfig
     from glit.training.loop import train
 
