@@ -29,7 +29,8 @@ class ModelConfig(RecipeTable):
     """``auto`` uses a GPU if there is one."""
     precision: Precision = "auto"
     """``auto`` is float32 on a CPU and bfloat16 on a GPU; for SAM and YOLO, float32 everywhere.
-    ``int8`` is for a CPU with VNNI: captions by ``transformers``, and CLIP as a matcher."""
+    ``int8`` is for a CPU with VNNI: captions by ``transformers``, regions by ``yolos``, and CLIP as
+    a matcher."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +122,8 @@ class Backend:
         else:
             require_value(
                 precision != "int8" or (self.has_int8 and device == "cpu"),
-                f"[{config.table}] precision = 'int8': only captions by 'transformers' and "
-                "matchers 'clip' have it, on a CPU; use 'auto'",
+                f"[{config.table}] precision = 'int8': only captions by 'transformers', regions by "
+                "'yolos' and matchers 'clip' have it, on a CPU; use 'auto'",
             )
             warn_if_slow(precision, device, where="precision")
         return dataclasses.replace(config, device=device, precision=precision)

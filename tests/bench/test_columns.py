@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from glit.bench.harness import ProcessWorker
-from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, ColumnJob
+from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, ColumnJob, columns_on
 from glit.bench.lism_flism.in_glit import InGlit
 from glit.bench.lism_flism.models import find_models
 from glit.bench.lism_flism.run import Request, run
@@ -70,5 +70,5 @@ def test_interrupting_ends_all_processes(monkeypatch):
     request = Request(images=None, weights="mini", device="cpu", num_images=1, threads=1)
     with pytest.raises(StoppedError, match="stopped"):
         run(request, interrupt)
-    assert len(workers) == 4
+    assert len(workers) == len(columns_on("cpu"))
     assert not any(psutil.pid_exists(process.pid) for process in workers)

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from glit.backends.sam.model import build_sam
 from glit.bench.harness import Row
-from glit.bench.lism_flism.columns import COLUMNS, PARTS
+from glit.bench.lism_flism.columns import PARTS, columns_on
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.lism_flism.inputs import photographs, with_sentences
 from glit.bench.lism_flism.models import (
@@ -36,7 +36,7 @@ from glit.models.weights import resolve
 from glit.runtime.tables import markdown, show
 from glit.stages.split import SplitConfig
 
-KEYS = [column.key for column in COLUMNS]
+KEYS = [column.key for column in columns_on("cpu")]
 PAIR = ("flism-glit", "lism-one")
 
 
@@ -46,7 +46,7 @@ def mini() -> Row:
 
 
 @pytest.mark.slow
-def test_four_columns_whose_parts_make_up_their_total(mini):
+def test_columns_whose_parts_make_up_their_total(mini):
     assert list(mini["columns"]) == KEYS
     for each in mini["columns"].values():
         parts = sum(each["parts_s"][part]["median"] for part in PARTS)
@@ -79,8 +79,8 @@ def test_choices_are_right_where_the_truth_is_known(mini):
 def test_random_weights_get_thirty_regions_in_every_column(random_tiny):
     assert random_tiny["settings"]["num_fixed"] == 30
     assert random_tiny["settings"]["warm_up_images"] == 1
-    for column in COLUMNS:
-        assert random_tiny["columns"][column.key]["regions_per_image"] == 30
+    for key in KEYS:
+        assert random_tiny["columns"][key]["regions_per_image"] == 30
     assert random_tiny["quality"] is None
     assert any("speed only" in note and "30" in note for note in random_tiny["notes"])
 

@@ -86,18 +86,36 @@ def test_a_matcher_is_close_to_float32_and_regions_do_not_know_their_batch():
     assert type(matcher.encoder.clip.visual_projection) is Int8Linear
 
 
-def test_only_captions_by_transformers_and_matchers_have_it_on_a_cpu():
+@needs_exact
+def test_regions_of_the_mini_proposer_are_nearly_those_of_float32():
+    images = [render(draw_scene(0, number)).pixels for number in range(3)]
+    found = {}
+    for precision in ("float32", "int8"):
+        config = ProposeConfig(device="cpu", precision=precision)
+        detector = PROPOSERS["yolos"].make(config, resolve("mini-proposer"))
+        found[precision] = [region for each in detector.detect(images) for region in each]
+    assert type(detector.model.vit.encoder.layer[0].intermediate.dense) is Int8Linear
+    wide, small = found["float32"], found["int8"]
+    assert [each.label for each in small] == [each.label for each in wide] and len(wide) > 3
+    boxes = [np.array([each.box.xyxy for each in regions]) for regions in (wide, small)]
+    np.testing.assert_allclose(*boxes, atol=2)  # pixels
+    assert (boxes[0] != boxes[1]).any()  # 8 bits are others
+
+
+def test_only_some_backends_have_it_on_a_cpu():
     cases = [
         (CAPTIONERS["transformers"], CaptionConfig, "cuda"),
         (CAPTIONERS["vllm"], CaptionConfig, "cpu"),
         (MATCHERS["clip"], ScoreConfig, "cuda"),
-        (PROPOSERS["yolos"], ProposeConfig, "cpu"),
+        (PROPOSERS["yolos"], ProposeConfig, "cuda"),
+        (PROPOSERS["sam"], ProposeConfig, "cpu"),
     ]
     for backend, config, device in cases:
         with pytest.raises(RecipeError, match="precision = 'int8': only captions by"):
             backend.settled(config(precision="int8"), device)
     for backend, config in (
         (CAPTIONERS["transformers"], CaptionConfig),
+        (PROPOSERS["yolos"], ProposeConfig),
         (MATCHERS["clip"], ScoreConfig),
     ):
         assert backend.settled(config(precision="int8"), "cpu").precision == "int8"

@@ -38,6 +38,7 @@ class YolosDetector:
         import torch
         from transformers import YolosForObjectDetection, YolosImageProcessor
 
+        from glit.models.int8 import use_int8
         from glit.models.onednn import use_onednn
 
         self._torch = torch
@@ -53,6 +54,8 @@ class YolosDetector:
             )
         self.model = loaded.to(self._device).eval()
         _remember_positions(self.model)
+        if config.precision == "int8":
+            use_int8(self.model.vit)
         use_onednn(self.model)
         self._labels = self.model.config.id2label
         self._patch = self.model.config.patch_size
@@ -146,4 +149,6 @@ def _check(config: ProposerConfig, model: Resolved | None) -> None:
     refuse_other_kind(model, {"yolos"}, loads="propose.backend = 'yolos' loads YOLOS")
 
 
-YOLOS = Backend(make=YolosDetector, gpu_bytes=8 << 30, extras=("models",), check=_check)
+YOLOS = Backend(
+    make=YolosDetector, gpu_bytes=8 << 30, extras=("models",), check=_check, has_int8=True
+)

@@ -1,4 +1,4 @@
-"""The four columns: the input of each, its process and its clock.
+"""The columns: the input of each, its process and its clock.
 
 A column has a process of its own, so that memory, threads and allocator are its own.
 """
@@ -51,7 +51,12 @@ class Column:
     @property
     def in_glit(self) -> bool:
         """True if glit's stages do it; otherwise one image after the other, as the papers' do."""
-        return self.key.endswith("glit")
+        return not self.key.endswith("one")
+
+    @property
+    def has_8_bits(self) -> bool:
+        """True if the models that propose and match have 8 bits; else as the recipe says."""
+        return self.key.endswith("int8")
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -61,6 +66,14 @@ COLUMNS: tuple[Column, ...] = (
     Column(key="flism-glit", title="FLISM in glit"),
 )
 """In the order of tables and of work."""
+_IN_8_BITS = Column(key="flism-int8", title="FLISM in glit, 8 bits")
+
+
+def columns_on(device: str) -> tuple[Column, ...]:
+    """The columns that are measured on a device; 8 bits are for a CPU with VNNI."""
+    from glit.models.int8 import is_exact
+
+    return (*COLUMNS, _IN_8_BITS) if device == "cpu" and is_exact() else COLUMNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

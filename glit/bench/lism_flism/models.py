@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -124,9 +124,14 @@ class Models:
     def job(self, column: Column, *, device: str, threads: int, scratch: Path) -> ColumnJob:
         """The job of a column's process. FLISM adds its grid, so it gets fewer fixed regions."""
         grid = NUM_GRID if column.method == "flism" else 0
+        recipe = self.recipes[column.method]
+        if column.has_8_bits:
+            models = {step: recipe.tables[step] for step in ("propose", "score")}
+            small = {step: replace(table, precision="int8") for step, table in models.items()}
+            recipe = replace(recipe, tables={**recipe.tables, **small})
         return ColumnJob(
             column=column,
-            recipe=self.recipes[column.method],
+            recipe=recipe,
             proposer=self.proposers[column.method],
             matcher=self.matcher,
             device=device,

@@ -55,7 +55,7 @@ def _totals(axis: Any, report: Row) -> None:
         for name in ("median", "min", "max")
     )
     faster = {r["fast"]: r["times"]["median"] for r in report["ratios"] if r["slow"] == "lism-one"}
-    colours = [_COLOURS[0] if key.endswith("glit") else _FAINT for key in columns]
+    colours = [_FAINT if key.endswith("one") else _COLOURS[0] for key in columns]
     bars = axis.barh(titles, median, color=colours, height=0.5, xerr=(median - low, high - median))
     texts = [
         f"{figure(seconds)} s" + (f", {figure(faster[key])} × faster" if key in faster else "")

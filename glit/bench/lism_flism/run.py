@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from glit.bench.harness import ProcessWorker, Row, write_report
-from glit.bench.lism_flism.columns import COLUMNS, PRELOADED, BenchImages
+from glit.bench.lism_flism.columns import PRELOADED, BenchImages, columns_on
 from glit.bench.lism_flism.in_glit import InGlit
 from glit.bench.lism_flism.inputs import photographs, scenes, with_sentences
 from glit.bench.lism_flism.models import FULL, Models, Sizes, Weights, find_models, make_random
@@ -91,22 +91,24 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
     # one image where a pass takes minutes: full-size models on a CPU
     slow = request.weights != "mini" and device == "cpu"
     warm_up = dataclasses.replace(batch, samples=batch.samples[:1]) if slow else batch
+    measured = columns_on(device)
     with contextlib.ExitStack() as started:
         columns = {}
-        for each in COLUMNS:
+        for each in measured:
             job = models.job(each, device=device, threads=threads, scratch=scratch / each.key)
             way = InGlit if each.in_glit else OneAtATime
             worker = ProcessWorker(f"column {each.title!r}", way, job, preload=PRELOADED)
             columns[each.key] = started.enter_context(contextlib.closing(worker))
-        ask = partial(_ask, columns, progress)
-        for each in COLUMNS:  # all are ready and the machine is quiet before anything is timed
+        titles = {each.key: each.title for each in measured}
+        ask = partial(_ask, columns, titles, progress)
+        for each in measured:  # all are ready and the machine is quiet before anything is timed
             progress(f"{each.title}: loading models")
             columns[each.key].wait()
         ask("warming up", warm_up)
         repeats = range(1, request.repeats + 1)
         rounds = [ask(f"repeat {number} of {request.repeats}", batch) for number in repeats]
         quality = _quality(request, ask, models, scratch)
-    passes = {each.key: [found[each.key] for found in rounds] for each in COLUMNS}
+    passes = {each.key: [found[each.key] for found in rounds] for each in measured}
     return {
         "benchmark": "lism-flism",
         "settings": {
@@ -121,7 +123,7 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
         },
         "machine": describe_machine(device),
         "versions": versions(),
-        "columns": {each.key: column_figures(each, passes[each.key]) for each in COLUMNS},
+        "columns": {each.key: column_figures(each, passes[each.key]) for each in measured},
         "ratios": ratios(passes),
         "others": max(each["others"] for found in rounds for each in found.values()),
         "quality": quality,
@@ -132,15 +134,16 @@ def _measure(request: Request, device: str, scratch: Path, progress: Callable[[s
 
 def _ask(
     columns: Mapping[str, ProcessWorker],
+    titles: Mapping[str, str],
     progress: Callable[[str], None],
     doing: str,
     batch: BenchImages,
 ) -> dict[str, Row]:
     """A pass of each column, the columns in turn."""
     found = {}
-    for each in COLUMNS:
-        progress(f"{each.title}: {doing}")
-        found[each.key] = columns[each.key].call("perform", batch)
+    for key, column in columns.items():
+        progress(f"{titles[key]}: {doing}")
+        found[key] = column.call("perform", batch)
     return found
 
 
