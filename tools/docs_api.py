@@ -160,8 +160,8 @@ def _outcome(signature: inspect.Signature, sections: dict[str, str]) -> Iterator
         told = " ".join(sections.get("Returns", "").split())
         yield f"- Returns `{back}`{': ' if told else ''}{told}"
     for kind, why in _entries(sections.get("Raises", "")):
-        why = why.removeprefix("with a one-line reason.").strip()
-        yield f"- Raises `{kind}`{': ' if why else ''}{why}"
+        if why := why.removeprefix("with a one-line reason.").strip():
+            yield f"- Raises `{kind}`: {why}"
 
 
 def _kind(each: inspect.Parameter) -> str:
