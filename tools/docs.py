@@ -203,10 +203,12 @@ def _recipes() -> Iterator[str]:
     for name, path in builtin_recipes().items():
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
         only_learns = tables.keys() & {*LEARN_TABLES} and not tables.keys() & {"base", "caption"}
-        line = f"- `{name}`: {load_recipe(name).about}"
-        if name not in HIDDEN_RECIPES:
-            (learn if only_learns else build).append(line)
-    yield from ("\n## Recipes for a build\n", *build, "\n## Recipes for training\n", *learn)
+        if only_learns:
+            learn.append(f"`{name}`")
+        elif name not in HIDDEN_RECIPES:
+            build.append(f"- `{name}`: {load_recipe(name).about}")
+    yield from ("\n## Recipes for a build\n", *build, "\n## Recipes for training\n")
+    yield f"[Which objective](objectives.md#all-objectives) describes them: {', '.join(learn)}."
     tables = list(_tables())
     counts = Counter(key for _, _, keys in tables for key in set(keys))
     shared = {key for key, count in counts.items() if count > 1}
@@ -214,12 +216,15 @@ def _recipes() -> Iterator[str]:
     yield from map(
         str, dict.fromkeys(key for _, _, keys in tables for key in keys if key in shared)
     )
+    seen: dict[str, str] = {}
     for name, kind, keys in tables:
         yield f"\n## `[{name}]`\n\n{(kind.__doc__ or '').strip().splitlines()[0]}\n"
         yield from (str(key) for key in keys if key not in shared)
         if common := [f"`{key.name}`" for key in keys if key in shared]:
             yield f"- [Also](#keys-of-several-tables) {', '.join(common)}."
-        yield from _choices(kind)
+        for wanted, told in _choices(kind):
+            earlier = seen.setdefault(wanted + told, name)
+            yield f"\n{wanted}:\n\n{told}" if earlier == name else f"\n{wanted}: as `[{earlier}]`."
 
 
 def _tables() -> Iterator[tuple[str, Any, list[Key]]]:
@@ -229,8 +234,8 @@ def _tables() -> Iterator[tuple[str, Any, list[Key]]]:
         yield kind.table, kind, _keys(kind)
 
 
-def _choices(kind: Any) -> Iterator[str]:
-    """The keys that values of a table's choice add, each key once with all such values."""
+def _choices(kind: Any) -> Iterator[tuple[str, str]]:
+    """Values of a table's choice and the keys that they add, each key once."""
     choice = getattr(kind, "choice", None)
     if choice is None:
         return
@@ -243,8 +248,7 @@ def _choices(kind: Any) -> Iterator[str]:
         groups.setdefault(tuple(names), []).append(key)
     for names, keys in groups.items():
         wanted = " or ".join(f'`"{name}"`' for name in names)
-        yield f"\nWith `{choice.key}` = {wanted}:\n"
-        yield from map(str, keys)
+        yield f"With `{choice.key}` = {wanted}", "\n".join(map(str, keys))
 
 
 def _keys(kind: Any) -> list[Key]:

@@ -12,8 +12,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import typer
+
 import glit
 from glit import api as _api
+from glit.cli.main import app
 
 EXAMPLES = {
     "add": 'glit.add("dataset", limit=1000)',
@@ -45,7 +48,16 @@ EXAMPLES = {
 """One call of every function; a test holds them against the signatures."""
 COMMON = 3
 """An argument that so many functions share is explained once, above them."""
-_ALIASES = {"ExecutorChoice": "'auto' | 'ray' | 'local'", "PathLike": "str | Path"}
+_ALIASES = {"ExecutorChoice": "'auto' | 'ray' | 'local'"}
+_COMMANDS = {
+    "apply_corrections": "pairs apply",
+    "certify": "pairs certify",
+    "evaluate": "eval",
+    "judge": "pairs judge",
+    "references": "overlap",
+    "split": "select",
+}
+"""Commands of functions that have another name."""
 
 
 def api() -> Iterator[str]:
@@ -58,7 +70,7 @@ def api() -> Iterator[str]:
         if count >= COMMON and ": " in line:
             by_name.setdefault(line.split("`")[1], line)
     shared = set(by_name.values())
-    yield "## Functions\n\nArguments of several functions:\n"
+    yield "## Functions\n\n`PathLike` is `str | Path`. Arguments of several functions:\n"
     yield from sorted(shared)
     for name, each in functions.items():
         yield from _function(name, each, shared)
@@ -94,10 +106,43 @@ def _function(name: str, function: Any, shared: set[str]) -> Iterator[str]:
     about, sections = _sections(function)
     yield f"\n### `{name}`\n\n```py\n{EXAMPLES[name]}\n```\n\n{about}\n"
     arguments = _arguments(function)
-    yield from (line for line in arguments.values() if line not in shared)
-    if also := [f"`{each}`" for each, line in arguments.items() if line in shared]:
-        yield f"- Also {', '.join(also)}."
+    elsewhere: dict[str, list[str]] = {}
+    link, told_there = _command(name)
+    for each, line in arguments.items():
+        what, _, told = line.removeprefix("- ").partition(": ")
+        if line in shared:
+            elsewhere.setdefault("Also", []).append(f"`{each}`")
+        elif told and told_there.get(each) == _bare(told):
+            elsewhere.setdefault(f"As in {link}:", []).append(what)
+        elif other := re.fullmatch(r"as (?:in|for) (`\w+`)\.", told):
+            elsewhere.setdefault(f"As in {other[1]}:", []).append(f"`{each}`")
+        else:
+            yield line
+    yield from (f"- {where} {', '.join(names)}." for where, names in elsewhere.items())
     yield from _outcome(inspect.signature(function), sections)
+
+
+def _command(function: str) -> tuple[str, dict[str, str]]:
+    """A link to the command of a function, and by name the bare texts of its options there."""
+    words = _COMMANDS.get(function, function).split()
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = getattr(command, "commands", {}).get(word)
+        command = getattr(command, "loaded", command)
+    if command is None:
+        return "", {}
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    anchor = "-".join(["glit", *words, *(each.name for each in arguments)])
+    texts = {
+        each.opts[-1].strip("-").replace("-", "_"): _bare(getattr(each, "help", None) or "")
+        for each in command.params
+    }
+    return f"[`glit {' '.join(words)}`](cli.md#{anchor})", texts
+
+
+def _bare(text: str) -> str:
+    """A text by its words alone, as an option and an argument share it."""
+    return " ".join(re.findall(r"\w+", text.lower()))
 
 
 def _arguments(function: Any) -> dict[str, str]:
@@ -115,8 +160,8 @@ def _outcome(signature: inspect.Signature, sections: dict[str, str]) -> Iterator
         told = " ".join(sections.get("Returns", "").split())
         yield f"- Returns `{back}`{': ' if told else ''}{told}"
     for kind, why in _entries(sections.get("Raises", "")):
-        why = why.removeprefix("with a one-line reason.").strip()
-        yield f"- Raises `{kind}`{': ' if why else ''}{why}"
+        if why := why.removeprefix("with a one-line reason.").strip():
+            yield f"- Raises `{kind}`: {why}"
 
 
 def _kind(each: inspect.Parameter) -> str:
