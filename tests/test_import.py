@@ -44,7 +44,7 @@ def test_a_plan_and_a_build_without_a_model_load_no_model_library(tmp_path):
         "glit.build('images', 'out', recipe='captions-only', captions='captions.jsonl',\n"
         "           executor='local', quiet=True)\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])\n"
-        "glit.models.device._AMD = '/'\n"
+        "glit.models.device._OTHERS = ('/',)\n"
         "print(glit.models.device.accelerators(), 'torch' in sys.modules)"
     )
     found = subprocess.run(

@@ -12,8 +12,8 @@ from typing import Any
 from glit.errors import UserError
 from glit.recipes.extras import require
 
-_AMD = "/dev/kfd"
-"""Device through which ROCm reaches GPUs, on Linux."""
+_OTHERS = "/dev/kfd", "/dev/dxg"
+"""Devices through which ROCm reaches GPUs, on Linux and in WSL."""
 
 
 def best_device() -> str:
@@ -33,7 +33,9 @@ def accelerators() -> list[str]:
 
 def _asks_torch() -> bool:
     """Return False where torch has no GPU for sure: its import takes longer than a small build."""
-    if "torch" in sys.modules or not sys.platform.startswith("linux") or os.path.exists(_AMD):
+    if "torch" in sys.modules or not sys.platform.startswith("linux"):
+        return True
+    if any(map(os.path.exists, _OTHERS)):
         return True
     try:
         ctypes.CDLL("libcuda.so.1")  # as torch loads it: of NVIDIA's driver, also in WSL
