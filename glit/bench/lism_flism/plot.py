@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ _LABEL_FROM = 0.07
 _FAINT = "#777777"
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7")
 """Colours that colour-blind readers can tell apart (Okabe and Ito)."""
+_LINE = 120
+"""Characters of a line above the picture."""
 _STYLE: Any = {
     "svg.hashsalt": "glit", "svg.fonttype": "path", "font.family": "DejaVu Sans",
     "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
@@ -36,7 +39,8 @@ def plot(report: Row, png: Path, svg: Path) -> None:
         layout: Any = {"figsize": (12.5, 4.4), "sharey": True, "layout": "constrained"}
         drawing, (totals, shares) = plt.subplots(ncols=2, **layout)
         title = "LISM and FLISM: one image at a time, and in glit"
-        drawing.suptitle(f"{title}\n{headline(report)}", x=0.01, ha="left")
+        lines = [title, *textwrap.wrap(headline(report), _LINE)]
+        drawing.suptitle("\n".join(lines), x=0.01, ha="left")
         _totals(totals, report)
         _shares(shares, report)
         totals.invert_yaxis()
