@@ -7,6 +7,7 @@ from itertools import chain, islice, zip_longest
 
 import pyarrow.parquet as pq
 
+from glit.backends.base import ModelConfig
 from glit.dataset.mini_models import LOOKED_AT, meaningless
 from glit.errors import InputError, UserError
 from glit.images import ImageError, Pixels, decode
@@ -59,6 +60,8 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
         backend = step.backend(config)
         if backend is not None and backend.reach is not None:
             backend.reach(config)
+        if getattr(config, "precision", "") == "int8":
+            _check_int8(config, progress)
     kinds = work.plan.beside
     suffixes, table = work.plan.suffixes, work.plan.regions
     images, num_bytes, missing = _in_listing(work, chunks, len(kinds))
@@ -86,6 +89,17 @@ def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) ->
     _check_time(work, images, progress)
     _check_room(work, num_bytes, progress)
     check_scenes(work, chunks, progress)
+
+
+def _check_int8(config: ModelConfig, progress: StageProgress) -> None:
+    """Say if this machine would compute wrong numbers in 8 bits, which workers refuse to do."""
+    from glit.models.int8 import is_exact
+
+    if not is_exact():
+        progress.note(
+            f"{config.table}.precision = 'int8' needs a processor with VNNI, which this machine "
+            f"does not have: unless others do the work, {config.table} will fail; use 'auto'"
+        )
 
 
 def _check_time(work: Work, images: int, progress: StageProgress) -> None:

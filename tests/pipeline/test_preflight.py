@@ -15,6 +15,7 @@ from glit.backends.captioners.endpoint import reach
 from glit.backends.protocols import CaptionerConfig
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError, UserError
+from glit.models import int8
 from glit.runtime.progress import StageProgress
 from glit.storage.store import Store
 from glit.view.report import overview
@@ -153,6 +154,16 @@ def test_a_disk_that_may_be_too_small_is_told(images, tmp_path, monkeypatch):
     monkeypatch.setattr(Store, "free_bytes", lambda self: size - 1)
     [said] = begun_with(images, tmp_path, "caption.backend=sidecar")
     assert "may become full" in said
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_8_bits_on_a_machine_without_vnni_are_told(images, tmp_path, monkeypatch, exact):
+    monkeypatch.setattr(int8, "is_exact", lambda: exact)
+    settings = ["caption.backend=sidecar", "score.precision=int8"]
+    told = begun_with(images, tmp_path, *settings)
+    assert len(told) == (not exact) and all(
+        "score.precision = 'int8' needs" in each for each in told
+    )
 
 
 def test_an_empty_prompt(images, tmp_path):
