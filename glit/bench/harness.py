@@ -173,7 +173,7 @@ class ProcessWorker:
         deaf = {"initializer": signal.signal, "initargs": (signal.SIGINT, signal.SIG_IGN)}
         self._pool = ProcessPoolExecutor(1, mp_context=context, **deaf)
         self.pid: int = self._pool.submit(os.getpid).result()
-        self._made = self._pool.submit(_make, make, argument)
+        self._made = self._last = self._pool.submit(_make, make, argument)
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the object and return its result.
@@ -182,7 +182,8 @@ class ProcessWorker:
             GlitError: it failed, or the process died.
         """
         self.wait()
-        return self._result(self._pool.submit(_call, method, arguments))
+        self._last = self._pool.submit(_call, method, arguments)
+        return self._result(self._last)
 
     def wait(self) -> None:
         """Until the object is there.
@@ -207,9 +208,10 @@ class ProcessWorker:
             raise failure from error
 
     def close(self) -> None:
-        """End the process, whatever it does."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        """End the process, whatever it does; an idle one in order, with its locks."""
+        if not self._last.done():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
         self._pool.shutdown()
 
 
