@@ -38,8 +38,8 @@ from tools.format_rows import CAPTIONS, REGIONS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Made by `make docs`; edit the code instead. -->\n\n"
-COMMON = 3
-"""An option that so many commands share is explained once, above them."""
+COMMON, LONG = 3, 120
+"""An option that so many commands share is explained once, above them; a long one if two do."""
 HIDDEN_RECIPES = {"sample"}
 """Recipes that a command uses and nobody chooses."""
 
@@ -88,7 +88,10 @@ def _commands() -> Iterator[str]:
     root: Any = typer.main.get_command(app)
     found = list(_below(root, "glit", ""))
     counts = Counter(_option(each) for one in found for each in _options(one.command))
-    common = {line for line, count in counts.items() if count >= COMMON and "(required" not in line}
+    common = {
+        line for line, count in counts.items()
+        if "(required" not in line and (count >= COMMON or (count > 1 and len(line) > LONG))
+    }  # fmt: skip
     yield f"# The command line\n\n{root.help}\n\n`--help` after a command prints its options."
     yield "\n## Options of several commands\n"
     yield from sorted(common)
