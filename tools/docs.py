@@ -28,7 +28,7 @@ from glit.errors import GlitError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.tasks import TASKS
 from glit.plain import LIMITS
-from glit.planning.recipe import LEARN_TABLES, load_recipe
+from glit.planning.recipe import LEARN_TABLES
 from glit.published import FORMATS, RegionFormat, measured
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps
@@ -199,19 +199,16 @@ def _recipes() -> Iterator[str]:
     yield (
         "\nA recipe is a TOML file with a table for every stage. `-r NAME` takes a built-in one,"
         " `-r FILE` your own; `--set TABLE.KEY=VALUE` changes a key. A recipe of your own names"
-        ' another with `base = "flism"` and has the keys that differ. [Choose a recipe]'
-        "(choose-a-recipe.md) says which one fits."
+        ' another with `base = "flism"` and has the keys that differ.'
     )
     build, learn = [], []
     for name, path in builtin_recipes().items():
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
         only_learns = tables.keys() & {*LEARN_TABLES} and not tables.keys() & {"base", "caption"}
-        if only_learns:
-            learn.append(f"`{name}`")
-        elif name not in HIDDEN_RECIPES:
-            build.append(f"- `{name}`: {load_recipe(name).about}")
-    yield from ("\n## Recipes for a build\n", *build, "\n## Recipes for training\n")
-    yield f"[Which objective](objectives.md#all-objectives) describes them: {', '.join(learn)}."
+        if name not in HIDDEN_RECIPES:
+            (learn if only_learns else build).append(f"`{name}`")
+    yield f"\n- For a build: {', '.join(build)} ([which one](choose-a-recipe.md))."
+    yield f"- For training: {', '.join(learn)} ([which one](objectives.md#all-objectives))."
     tables = list(_tables())
     counts = Counter(key for _, _, keys in tables for key in set(keys))
     shared = {key for key, count in counts.items() if count > 1}
