@@ -23,7 +23,15 @@ import pyarrow as pa
 import typer
 
 from glit.cli.main import app
-from glit.data.schema import CORRECTED, DATASET_SCHEMA, DROPS_SCHEMA, ORIGIN, WITH_DISTANCE, Columns
+from glit.data.schema import (
+    ATTACHED,
+    CORRECTED,
+    DATASET_SCHEMA,
+    DROPS_SCHEMA,
+    ORIGIN,
+    WITH_DISTANCE,
+    Columns,
+)
 from glit.errors import GlitError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.tasks import TASKS
@@ -295,9 +303,10 @@ def _columns() -> Iterator[str]:
     for name, (kind, makers) in further.items():
         stages = " or ".join(f"`[{maker}]`" for maker in makers)
         yield f"- `{name}`, of {stages}: `{_type(kind)}`"
-    for command, columns in (("glit pairs apply", CORRECTED), ("glit merge", (ORIGIN,))):
+    added = {"pairs apply": CORRECTED, "merge": (ORIGIN,), "attach": (ATTACHED,)}
+    for command, columns in added.items():
         for name, kind in columns:
-            yield f"- `{name}`, of `{command}`: `{_type(kind)}`"
+            yield f"- `{name}`, of `glit {command}`: `{_type(kind)}`"
     yield "\n`drops.parquet`:\n"
     yield from _column_lines([(field.name, field.type) for field in DROPS_SCHEMA])
     yield "\n`duplicates.parquet` (`distance` only after `glit select --distinct`):\n"
