@@ -81,7 +81,7 @@ def build(
     """Build a dataset from images. Call it again to resume.
 
     Args:
-        images: a folder, glob, list file, tar, Parquet file or address.
+        images: a folder, glob, list file, tar, ZIP or Parquet file, or address.
         output: the dataset's folder or address.
         recipe: a built-in recipe's name, a TOML file, or a recipe that ``load_recipe`` loaded with
             its ``overrides``.

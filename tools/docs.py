@@ -23,12 +23,20 @@ import pyarrow as pa
 import typer
 
 from glit.cli.main import app
-from glit.data.schema import CORRECTED, DATASET_SCHEMA, DROPS_SCHEMA, ORIGIN, WITH_DISTANCE, Columns
+from glit.data.schema import (
+    ATTACHED,
+    CORRECTED,
+    DATASET_SCHEMA,
+    DROPS_SCHEMA,
+    ORIGIN,
+    WITH_DISTANCE,
+    Columns,
+)
 from glit.errors import GlitError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.tasks import TASKS
 from glit.plain import LIMITS
-from glit.planning.recipe import LEARN_TABLES, load_recipe
+from glit.planning.recipe import LEARN_TABLES
 from glit.published import FORMATS, RegionFormat, measured
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps
@@ -38,8 +46,8 @@ from tools.format_rows import CAPTIONS, REGIONS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- Made by `make docs`; edit the code instead. -->\n\n"
-COMMON = 3
-"""An option that so many commands share is explained once, above them."""
+COMMON, LONG = 3, 120
+"""An option that so many commands share is explained once, above them; a long one if two do."""
 HIDDEN_RECIPES = {"sample"}
 """Recipes that a command uses and nobody chooses."""
 
@@ -88,7 +96,10 @@ def _commands() -> Iterator[str]:
     root: Any = typer.main.get_command(app)
     found = list(_below(root, "glit", ""))
     counts = Counter(_option(each) for one in found for each in _options(one.command))
-    common = {line for line, count in counts.items() if count >= COMMON and "(required" not in line}
+    common = {
+        line for line, count in counts.items()
+        if "(required" not in line and (count >= COMMON or (count > 1 and len(line) > LONG))
+    }  # fmt: skip
     yield f"# The command line\n\n{root.help}\n\n`--help` after a command prints its options."
     yield "\n## Options of several commands\n"
     yield from sorted(common)
@@ -196,19 +207,16 @@ def _recipes() -> Iterator[str]:
     yield (
         "\nA recipe is a TOML file with a table for every stage. `-r NAME` takes a built-in one,"
         " `-r FILE` your own; `--set TABLE.KEY=VALUE` changes a key. A recipe of your own names"
-        ' another with `base = "flism"` and has the keys that differ. [Choose a recipe]'
-        "(choose-a-recipe.md) says which one fits."
+        ' another with `base = "flism"` and has the keys that differ.'
     )
     build, learn = [], []
     for name, path in builtin_recipes().items():
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
         only_learns = tables.keys() & {*LEARN_TABLES} and not tables.keys() & {"base", "caption"}
-        if only_learns:
-            learn.append(f"`{name}`")
-        elif name not in HIDDEN_RECIPES:
-            build.append(f"- `{name}`: {load_recipe(name).about}")
-    yield from ("\n## Recipes for a build\n", *build, "\n## Recipes for training\n")
-    yield f"[Which objective](objectives.md#all-objectives) describes them: {', '.join(learn)}."
+        if name not in HIDDEN_RECIPES:
+            (learn if only_learns else build).append(f"`{name}`")
+    yield f"\n- For a build: {', '.join(build)} ([which one](choose-a-recipe.md))."
+    yield f"- For training: {', '.join(learn)} ([which one](objectives.md#all-objectives))."
     tables = list(_tables())
     counts = Counter(key for _, _, keys in tables for key in set(keys))
     shared = {key for key, count in counts.items() if count > 1}
@@ -295,9 +303,10 @@ def _columns() -> Iterator[str]:
     for name, (kind, makers) in further.items():
         stages = " or ".join(f"`[{maker}]`" for maker in makers)
         yield f"- `{name}`, of {stages}: `{_type(kind)}`"
-    for command, columns in (("glit pairs apply", CORRECTED), ("glit merge", (ORIGIN,))):
+    added = {"pairs apply": CORRECTED, "merge": (ORIGIN,), "attach": (ATTACHED,)}
+    for command, columns in added.items():
         for name, kind in columns:
-            yield f"- `{name}`, of `{command}`: `{_type(kind)}`"
+            yield f"- `{name}`, of `glit {command}`: `{_type(kind)}`"
     yield "\n`drops.parquet`:\n"
     yield from _column_lines([(field.name, field.type) for field in DROPS_SCHEMA])
     yield "\n`duplicates.parquet` (`distance` only after `glit select --distinct`):\n"

@@ -70,7 +70,8 @@ def api() -> Iterator[str]:
         if count >= COMMON and ": " in line:
             by_name.setdefault(line.split("`")[1], line)
     shared = set(by_name.values())
-    yield "## Functions\n\n`PathLike` is `str | Path`. Arguments of several functions:\n"
+    yield "## Functions\n\n`help(glit.NAME)` prints types and defaults; `PathLike` is `str | Path`."
+    yield "\nArguments of several functions:\n"
     yield from sorted(shared)
     for name, each in functions.items():
         yield from _function(name, each, shared)
@@ -109,11 +110,11 @@ def _function(name: str, function: Any, shared: set[str]) -> Iterator[str]:
     elsewhere: dict[str, list[str]] = {}
     link, told_there = _command(name)
     for each, line in arguments.items():
-        what, _, told = line.removeprefix("- ").partition(": ")
+        told = line.partition(": ")[2]
         if line in shared:
             elsewhere.setdefault("Also", []).append(f"`{each}`")
         elif told and told_there.get(each) == _bare(told):
-            elsewhere.setdefault(f"As in {link}:", []).append(what)
+            elsewhere.setdefault(f"As in {link}:", []).append(f"`{each}`")
         elif other := re.fullmatch(r"as (?:in|for) (`\w+`)\.", told):
             elsewhere.setdefault(f"As in {other[1]}:", []).append(f"`{each}`")
         else:

@@ -26,7 +26,7 @@ class ModelConfig(RecipeTable):
     revision: str = "main"
     """Hub revision of the model."""
     device: Device = speed_only("auto")
-    """``auto`` uses a GPU if there is one."""
+    """The device of the model; ``auto`` uses a GPU if there is one."""
     precision: Precision = "auto"
     """``auto`` is float32 on a CPU and bfloat16 on a GPU; for SAM and YOLO, float32 everywhere.
     ``int8`` is for a CPU with VNNI: captions by ``transformers``, regions by ``yolos``, and CLIP as

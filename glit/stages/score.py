@@ -72,9 +72,8 @@ class ScoreConfig(MatcherConfig):
     """With ``crop = "dense"``: the side at which the image is read, as a multiple of the model's
     own."""
     min_caption_similarity: float = added(-1.0, least=-1, most=1)
-    """Drop images whose cosine with the whole caption is lower; the caption is cut to the model's
-    text window. Above -1, the cosine is kept as a column ``caption_similarity``: -0.99 drops
-    next to nothing and shows the values. -1 does not compare them."""
+    """Drop images whose cosine with the whole caption, cut to the text window, is lower. Above -1,
+    it is kept as a column ``caption_similarity``; -0.99 drops next to nothing."""
     options: Any = None
     """Keys of the backend's own."""
     follows: ClassVar[str] = "propose"
