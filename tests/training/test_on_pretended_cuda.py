@@ -6,6 +6,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
+from made_features import DISTINCT
 from pretend_cuda import counting, pretend_cuda
 
 from glit.errors import RunError
@@ -14,7 +15,6 @@ from glit.stages.negatives import NegativesStage
 from glit.training import loop
 from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig
-from glit.training.objectives import OBJECTIVES
 from glit.training.setup import prepare
 from glit.training.step import run_step
 
@@ -48,7 +48,7 @@ def one_batch(tiny_clip, dataset, device: str, *, precision: str = "no", **chang
 
 
 @pytest.mark.parametrize("micro_batch_size", [0, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", DISTINCT)
 def test_losses_and_gradients(tiny_clip, make_dataset, objective, micro_batch_size) -> None:
     def change(index: int, row) -> None:
         some_without_pairs(index, row)
