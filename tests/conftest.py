@@ -229,15 +229,20 @@ def random_tiny():
     return measured(weights="random", sizes=TINY_SIZES)
 
 
-@pytest.fixture
-def make_dataset(tmp_path, tokenizer, tokenizer_identity) -> MakeDataset:
-    """``make_dataset(num_samples, change=None, **shape)`` writes a dataset, returns its folder."""
+@pytest.fixture(scope="session")
+def write_dataset(tokenizer, tokenizer_identity, tmp_path_factory) -> MakeDataset:
+    """``write_dataset(folder, num_samples, change=None, **shape)`` writes a dataset, returns its
+    folder. One that nothing changes is made once and copied from then on."""
+    made: dict[Any, Path] = {}
 
-    def make(
-        num_samples: int, *, name: str = "dataset", seed: int = 0, change=None, further=(), **shape
+    def write(
+        folder: Path, num_samples: int, *, seed: int = 0, change=None, further=(), **shape
     ) -> Path:
-        return write_random_dataset(
-            tmp_path / name,
+        key = num_samples, seed, *shape.items()
+        if change is None and not further and key in made:
+            return Path(shutil.copytree(made[key], folder, dirs_exist_ok=True))
+        written = write_random_dataset(
+            folder,
             DatasetShape(num_samples=num_samples, **shape),
             seed=seed,
             encode=tokenizer.encode,
@@ -245,8 +250,18 @@ def make_dataset(tmp_path, tokenizer, tokenizer_identity) -> MakeDataset:
             change=change,
             further=further,
         )
+        if change is None and not further:
+            kept = tmp_path_factory.mktemp("random") / "dataset"
+            made[key] = Path(shutil.copytree(written, kept))
+        return written
 
-    return make
+    return write
+
+
+@pytest.fixture
+def make_dataset(tmp_path, write_dataset) -> MakeDataset:
+    """``make_dataset(num_samples, name="dataset", **how)``: the same in a test's own folder."""
+    return lambda num, *, name="dataset", **how: write_dataset(tmp_path / name, num, **how)
 
 
 @pytest.fixture(scope="session")

@@ -287,16 +287,8 @@ def test_values_that_cannot_be(changes, message: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory, tokenizer, tokenizer_identity):
-    from random_dataset import DatasetShape, write_random_dataset
-
-    return write_random_dataset(
-        tmp_path_factory.mktemp("mulclip") / "dataset",
-        DatasetShape(num_samples=6),
-        seed=0,
-        encode=tokenizer.encode,
-        tokenizer=tokenizer_identity,
-    )
+def dataset(tmp_path_factory, write_dataset):
+    return write_dataset(tmp_path_factory.mktemp("mulclip") / "dataset", 6)
 
 
 def one_step(model, dataset, changes, micro_batch_size: int = 0):
