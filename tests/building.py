@@ -157,6 +157,14 @@ def png(pixels: np.ndarray | None = None, *, size=(48, 40), seed=0) -> bytes:
     return buffer.getvalue()
 
 
+def noise(folder: Path, number: int) -> Path:
+    """A new folder of so many pictures of noise: 0.png, 1.png and so on."""
+    folder.mkdir()
+    for each in range(number):
+        (folder / f"{each}.png").write_bytes(png(seed=each))
+    return folder
+
+
 def captions_only(photographs: Path, out: Path, *more: Any, chunk_size: int) -> list[Any]:
     """The words that build a folder's images with the captions file beside the folder."""
     captions = photographs.parent / "captions.jsonl"
