@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import shutil
 from collections.abc import Callable
@@ -346,6 +347,21 @@ def google(google_server):
     google_server.faults.clear()
     google_server.requests.clear()
     return google_server
+
+
+@pytest.fixture
+def hide(monkeypatch) -> Callable[..., None]:
+    """``hide(*names)`` makes modules look as if they were not installed."""
+    find = importlib.util.find_spec
+
+    def hide(*names: str) -> None:
+        monkeypatch.setattr(
+            importlib.util,
+            "find_spec",
+            lambda name, *rest: None if name in names else find(name, *rest),
+        )
+
+    return hide
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from building import Counting, data_bytes, run_build
 from changed import rewrite
+from scored import sentence
 from tiny_grounders import dino, sam3
 
 import glit
 from glit.data.geometry import iou
-from glit.data.records import Box, Caption, Region, Sample, Sentence
+from glit.data.records import Box, Caption, Region, Sample
 from glit.data.rle import mask_text
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
@@ -194,11 +195,9 @@ class Told:
 def sample(*regions: Region) -> Sample:
     text = "A small dog sleeps."
     caption = Caption(text=text, kind="", model="", revision="", prompt_sha256="")
-    sentence = Sentence(text=text, char_start=0, char_end=19, token_start=1, token_end=6,
-                        in_window=True, truncated=False)  # fmt: skip
     return Sample(
         sample_id="0" * 64, source_path="a.png", width=100, height=100, num_bytes=1,
-        caption=caption, sentences=(sentence,), regions=regions,
+        caption=caption, sentences=(sentence(text, token_end=6),), regions=regions,
     )  # fmt: skip
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 
 import pyarrow.parquet as pq
 import pytest
-from building import Counting, data_bytes, json_lines, quiet, run_build
+from building import Counting, data_bytes, numbered, quiet, run_build
 from chat_server import Server, ok
 
 from glit.dataset.reader import Dataset
@@ -93,14 +92,7 @@ class Rewriting(Server):
 @pytest.fixture
 def images(scenes, tmp_path):
     """Four images; the caption of each is one sentence that begins with its number."""
-    folder = tmp_path / "images"
-    folder.mkdir()
-    rows = json_lines(scenes / "captions.jsonl")[:4]
-    for number, row in enumerate(rows):
-        shutil.copy(scenes / "images" / row["path"], folder)
-        row["caption"] = f"{number} pictures hang here."
-    (tmp_path / "captions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return folder
+    return numbered(scenes, tmp_path / "images", 4, lambda n, _: f"{n} pictures hang here.")
 
 
 def written(images, output, server, *settings, **how):
