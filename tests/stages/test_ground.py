@@ -86,15 +86,15 @@ def test_fingerprints_change_from_there_on(grounded, built_plain):
 
 
 def test_without_added_regions_only_what_fits_together_is_kept(scenes, tmp_path, built_plain):
-    found = built(scenes, tmp_path / "out", *ON, "ground.add_regions=false")
-    for row, plain in zip(found, built_plain, strict=True):
-        assert row.regions == plain.regions
+    found = built(scenes, tmp_path / "out", *ON, "ground.add_regions=false", limit=6)
+    before = {row.sample_id: row.regions for row in built_plain}
+    assert {row.sample_id: row.regions for row in found}.items() <= before.items()
     assert any(row.extra["groundings"] for row in found)
 
 
 def test_the_old_name_of_it_is_read_with_a_warning(scenes, tmp_path):
     with pytest.warns(UserWarning, match=r"\[score\] opinion: now \[ground\]"):
-        found = built(scenes, tmp_path / "out", "score.opinion=mini-grounder")
+        found = built(scenes, tmp_path / "out", "score.opinion=mini-grounder", limit=2)
     assert found.manifest.recipe.tables["ground"]["add_regions"] is False
     assert "opinion" not in found.manifest.recipe.tables["score"]
     assert found[0].agreement.max() > 0

@@ -29,8 +29,13 @@ def built(scenes, output, *overrides: str) -> Dataset:
     return Dataset(str(output))
 
 
-def test_the_column_and_no_other_byte_of_the_tables(scenes, tmp_path) -> None:
-    plain, more = built(scenes, tmp_path / "plain"), built(scenes, tmp_path / "more", *ON)
+@pytest.fixture(scope="module")
+def more(scenes, tmp_path_factory) -> Dataset:
+    return built(scenes, tmp_path_factory.mktemp("more") / "dataset", *ON)
+
+
+def test_the_column_and_no_other_byte_of_the_tables(scenes, tmp_path, more) -> None:
+    plain = built(scenes, tmp_path / "plain")
     assert more.schema.names == [*plain.schema.names, "negatives"]
     standard = [name for name in plain.schema.names if name != "image"]
     assert more.table(standard).equals(plain.table(standard))
@@ -39,7 +44,7 @@ def test_the_column_and_no_other_byte_of_the_tables(scenes, tmp_path) -> None:
         k: v for k, v in before.items() if k != "pack"
     }
     assert now["pack"] != before["pack"]
-    assert not list(verify(str(tmp_path / "more")))
+    assert not list(verify(more.path))
     for row in more:
         texts = [sentence.text for sentence in row.sentences]
         found = row.extra["negatives"]
@@ -51,14 +56,13 @@ def test_the_column_and_no_other_byte_of_the_tables(scenes, tmp_path) -> None:
     assert any(each["sentence"] != 0 for each in more[0].extra["negatives"])
 
 
-def test_the_choice_is_the_sample_s_and_its_sentence_s(scenes, tmp_path) -> None:
+def test_the_choice_is_the_sample_s_and_its_sentence_s(scenes, tmp_path, more) -> None:
     """Whatever other samples there are and however they are cut into chunks."""
-    whole = built(scenes, tmp_path / "whole", *ON)
     run_build(
         scenes / "images", tmp_path / "part", captions=scenes / "captions.jsonl", overrides=ON,
         limit=3,
     )  # fmt: skip
-    of = {row.sample_id: row.extra["negatives"] for row in whole}
+    of = {row.sample_id: row.extra["negatives"] for row in more}
     for row in Dataset(str(tmp_path / "part")):
         assert row.extra["negatives"] == of[row.sample_id]
 
