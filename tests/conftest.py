@@ -197,6 +197,16 @@ def built_copy(built, tmp_path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def sample(tmp_path_factory) -> Path:
+    """What ``glit sample`` writes; do not write into it."""
+    from glit.sample import write_sample
+
+    folder = tmp_path_factory.mktemp("sample") / "photographs"
+    write_sample(folder, building.quiet())
+    return folder
+
+
+@pytest.fixture(scope="session")
 def photographs() -> Path:
     """Fifty real photographs; do not write into the folder."""
     import fetched
