@@ -175,12 +175,6 @@ def test_a_build_that_finishes_a_stopped_retry_does_not_take_its_settings(
     assert list(verify(str(out))) == []
 
 
-@pytest.mark.parametrize(("option", "value"), [("stage", "propse"), ("reason", "bad")])
-def test_retry_names_what_it_knows(built, option, value):
-    with pytest.raises(UserError, match="want one of"):
-        retry(str(built), LocalExecutor(), quiet(), **{option: value})
-
-
 def test_retry_after_everything_was_dropped(tmp_path, scenes):
     images = tmp_path / "in"
     images.mkdir()

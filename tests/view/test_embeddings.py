@@ -22,12 +22,6 @@ from glit.view import embeddings
 from glit.view.embeddings import matcher_here, principal_plane
 
 
-@pytest.fixture(scope="module")
-def server(hostile):
-    with serving(Dataset(hostile)) as running:
-        yield running
-
-
 def get(server, path):
     connection = http.client.HTTPConnection(urlsplit(server.address).netloc, timeout=20)
     connection.request("GET", path)
