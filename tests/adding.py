@@ -21,14 +21,15 @@ FIRST = "train-a0001-00000-of-00001.parquet"
 """What the first addition of a few images writes."""
 
 
-def put(scenes: Path, folder: Path, *names: str) -> None:
-    """Scenes with their captions beside."""
+def put(scenes: Path, folder: Path, *names: str) -> Path:
+    """Scenes with their captions beside; the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in (scenes / "captions.jsonl").read_text().splitlines()]
     captions = {Path(row["path"]).name: row["caption"] for row in rows}
     for name in names:
         shutil.copy2(scenes / "images" / name, folder)
         (folder / name).with_suffix(".txt").write_text(captions[name])
+    return folder
 
 
 def put_more(scenes: Path, folder: Path) -> None:

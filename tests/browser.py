@@ -64,6 +64,12 @@ class Page:
         return [url for url in self.asked if not url.startswith(("file:", "data:", "blob:"))]
 
 
+def names(page: Page) -> list[str]:
+    """Names of the samples that the gallery shows, once it has settled."""
+    page.wait_for_timeout(400)
+    return page.locator(".cards .card h3").all_text_contents()
+
+
 def violations(page: Page) -> list[str]:
     """What axe-core finds wrong for people who use the page by other means."""
     from axe_playwright_python.sync_playwright import Axe

@@ -40,6 +40,17 @@ def with_captions_beside(scenes: Path, folder: Path, number: int) -> Path:
     return folder
 
 
+def numbered(scenes: Path, folder: Path, number: int, caption: Callable[[int, str], str]) -> Path:
+    """A folder with the first scenes, and beside it the file with what ``caption`` makes of them."""
+    folder.mkdir()
+    rows = json_lines(scenes / "captions.jsonl")[:number]
+    for each, row in enumerate(rows):
+        shutil.copy(scenes / "images" / row["path"], folder)
+        row["caption"] = caption(each, row["caption"])
+    (folder.parent / "captions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder
+
+
 @cache
 def tiny() -> tuple[str, ...]:
     """What makes recipe `mini` several times faster: a grid of regions and a random CLIP that is tiny."""
@@ -155,6 +166,14 @@ def png(pixels: np.ndarray | None = None, *, size=(48, 40), seed=0) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "PNG")
     return buffer.getvalue()
+
+
+def noise(folder: Path, number: int) -> Path:
+    """A new folder of so many pictures of noise: 0.png, 1.png and so on."""
+    folder.mkdir()
+    for each in range(number):
+        (folder / f"{each}.png").write_bytes(png(seed=each))
+    return folder
 
 
 def captions_only(photographs: Path, out: Path, *more: Any, chunk_size: int) -> list[Any]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import shutil
 from collections.abc import Callable
@@ -196,6 +197,16 @@ def built_copy(built, tmp_path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def sample(tmp_path_factory) -> Path:
+    """What ``glit sample`` writes; do not write into it."""
+    from glit.sample import write_sample
+
+    folder = tmp_path_factory.mktemp("sample") / "photographs"
+    write_sample(folder, building.quiet())
+    return folder
+
+
+@pytest.fixture(scope="session")
 def photographs() -> Path:
     """Fifty real photographs; do not write into the folder."""
     import fetched
@@ -229,15 +240,20 @@ def random_tiny():
     return measured(weights="random", sizes=TINY_SIZES)
 
 
-@pytest.fixture
-def make_dataset(tmp_path, tokenizer, tokenizer_identity) -> MakeDataset:
-    """``make_dataset(num_samples, change=None, **shape)`` writes a dataset, returns its folder."""
+@pytest.fixture(scope="session")
+def write_dataset(tokenizer, tokenizer_identity, tmp_path_factory) -> MakeDataset:
+    """``write_dataset(folder, num_samples, change=None, **shape)`` writes a dataset, returns its
+    folder. One that nothing changes is made once and copied from then on."""
+    made: dict[Any, Path] = {}
 
-    def make(
-        num_samples: int, *, name: str = "dataset", seed: int = 0, change=None, further=(), **shape
+    def write(
+        folder: Path, num_samples: int, *, seed: int = 0, change=None, further=(), **shape
     ) -> Path:
-        return write_random_dataset(
-            tmp_path / name,
+        key = num_samples, seed, *shape.items()
+        if change is None and not further and key in made:
+            return Path(shutil.copytree(made[key], folder, dirs_exist_ok=True))
+        written = write_random_dataset(
+            folder,
             DatasetShape(num_samples=num_samples, **shape),
             seed=seed,
             encode=tokenizer.encode,
@@ -245,8 +261,18 @@ def make_dataset(tmp_path, tokenizer, tokenizer_identity) -> MakeDataset:
             change=change,
             further=further,
         )
+        if change is None and not further:
+            kept = tmp_path_factory.mktemp("random") / "dataset"
+            made[key] = Path(shutil.copytree(written, kept))
+        return written
 
-    return make
+    return write
+
+
+@pytest.fixture
+def make_dataset(tmp_path, write_dataset) -> MakeDataset:
+    """``make_dataset(num_samples, name="dataset", **how)``: the same in a test's own folder."""
+    return lambda num, *, name="dataset", **how: write_dataset(tmp_path / name, num, **how)
 
 
 @pytest.fixture(scope="session")
@@ -331,6 +357,21 @@ def google(google_server):
     google_server.faults.clear()
     google_server.requests.clear()
     return google_server
+
+
+@pytest.fixture
+def hide(monkeypatch) -> Callable[..., None]:
+    """``hide(*names)`` makes modules look as if they were not installed."""
+    find = importlib.util.find_spec
+
+    def hide(*names: str) -> None:
+        monkeypatch.setattr(
+            importlib.util,
+            "find_spec",
+            lambda name, *rest: None if name in names else find(name, *rest),
+        )
+
+    return hide
 
 
 @pytest.fixture

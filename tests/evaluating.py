@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import torch
@@ -10,6 +11,7 @@ from glit.evaluation.collection import (
     AnnotatedCollection,
 )
 from glit.evaluation.config import EvaluateConfig
+from glit.evaluation.validation import open_validation
 from glit.published.files import AnnotatedImage
 from glit.training.config import TrainConfig
 from glit.training.loop import train
@@ -27,6 +29,25 @@ def run_of(objective: str, model: Path, dataset: Path, run: Path, **changes) -> 
     values = {"batch_size": 4, "max_steps": 1, "num_workers": 0, "trackers": (), **changes}
     train(TrainConfig(model=str(model), objective=objective, **values), str(dataset), run)
     return run
+
+
+class Stopped(Exception):
+    """What a run dies of."""
+
+
+def ran(config: TrainConfig, dataset: str, run: Path, *, most: int = 0) -> list[dict]:
+    """The lines of a run, which goes on if it is there and dies after ``most`` steps."""
+    seen = []
+
+    def report(line) -> None:
+        if most and line["step"] > most:
+            raise Stopped
+        seen.append({k: v for k, v in line.items() if not k.endswith("_per_s")})
+
+    with contextlib.suppress(Stopped):
+        train(config, dataset, run, resume=run.exists(), report=report,
+              open_measure=open_validation)  # fmt: skip
+    return seen
 
 
 class SetByHand:

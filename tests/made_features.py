@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from glit.training.features import Features
 from glit.training.objectives import OBJECTIVES
 
+DISTINCT = list({kind: name for name, kind in OBJECTIVES.items()}.values())
+"""A name of every objective: ``goal`` and ``fast-goal`` are one."""
 SCALE = torch.tensor(3.0)
 NUMBERS = {
     "scale": 2.0,

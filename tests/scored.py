@@ -24,19 +24,12 @@ def scored(similarity, whole=None, phrases=None) -> Scores:
     )
 
 
+def sentence(text: str, **more) -> Sentence:
+    """A sentence that is the whole caption, in the window of the tokenizer."""
+    given = {"token_start": 1, "token_end": 4, "in_window": True, "truncated": False, **more}
+    return Sentence(text=text, char_start=0, char_end=len(text), **given)
+
+
 def sentences(*logprobs: float | None) -> tuple[Sentence, ...]:
     """One a number: its mean and lowest logarithm; None for a captioner that did not say."""
-    return tuple(
-        Sentence(
-            text="A thing.",
-            char_start=0,
-            char_end=8,
-            token_start=1,
-            token_end=4,
-            in_window=True,
-            truncated=False,
-            mean_logprob=each,
-            min_logprob=each,
-        )
-        for each in logprobs
-    )
+    return tuple(sentence("A thing.", mean_logprob=each, min_logprob=each) for each in logprobs)

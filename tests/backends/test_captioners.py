@@ -1,8 +1,7 @@
-"""Captioner backends: real engines on the mini checkpoint; a forced server for the faults."""
+"""Captioner backends: real engines on the mini checkpoint."""
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import signal
@@ -16,13 +15,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from building import run_build, tiny_clip
-from chat_server import Server, ok
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import RawCaption
-from glit.data.records import DropError
 from glit.dataset.reader import Dataset
-from glit.errors import RunError, UserError
 from glit.images import decode
 from glit.models.weights import resolve
 from glit.recipes.resources import mini_model
@@ -74,88 +70,6 @@ def test_seeds_decide_a_sampled_caption(captioner, pictures):
         return captioner.caption(pictures[:2], seeds=[seed, seed + 1], temperature=1.5)
 
     assert say(1) == say(1)
-
-
-@pytest.fixture
-def server():
-    with Server() as running:
-        yield running
-
-
-def ask(server, pictures, **options):
-    config = CaptionConfig(
-        backend="endpoint", endpoint=server.url, model="m", **{"retries": 2} | options
-    )
-    made = CAPTIONERS["endpoint"].make(config, None, "Describe it.")
-    return made.caption(pictures, seeds=list(range(len(pictures))), temperature=0.0)
-
-
-def test_endpoint_answers_come_in_order_and_say_when_they_were_cut(server, pictures, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    server.answers = [ok("One."), ok("Two", "length")]
-    found = ask(server, pictures[:2], batch_size=1)
-    assert [(c.text, c.cut) for c in found] == [("One.", False), ("Two", True)]
-    content = server.requests[0]["messages"][0]["content"]
-    assert content[0]["image_url"]["url"].startswith("data:image/png;base64,")
-    assert content[1] == {"type": "text", "text": "Describe it."}
-
-
-def test_endpoint_asks_for_json_where_a_recipe_wants_it(server, pictures):
-    ask(server, pictures[:1])
-    ask(server, pictures[:1], structured=True)
-    plain, asked = server.requests
-    assert "response_format" not in plain
-    schema = asked["response_format"]["json_schema"]["schema"]
-    assert schema["required"] == ["caption"]
-
-
-def test_endpoint_leaves_no_connection_open(server, pictures, monkeypatch):
-    gc.collect()  # what other tests left
-    closed = []
-    plain = httpx.Client.close
-    monkeypatch.setattr(httpx.Client, "close", lambda self: (closed.append(self), plain(self)))
-    server.answers = [ok("One.")]
-    ask(server, pictures[:1])
-    gc.collect()
-    assert len(closed) == 1
-
-
-def test_endpoint_retries_what_may_pass(server, pictures):
-    server.answers = [(503, {}, {}), (429, {"retry-after": "0"}, {}), ok("At last.")]
-    assert ask(server, pictures[:1])[0].text == "At last."
-    assert len(server.requests) == 3
-
-
-@pytest.mark.parametrize(
-    ("answers", "error", "message"),
-    [
-        ([(401, {}, {"error": "bad key"})], UserError, "HTTP 401 .*check caption.endpoint"),
-        ([(500, {}, {})] * 4, RunError, "HTTP 500 after 3 tries"),
-    ],
-)
-def test_endpoint_faults_that_stop_the_run(
-    server, pictures, monkeypatch, caplog, answers, error, message
-):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
-    server.answers = answers
-    with caplog.at_level("DEBUG"), pytest.raises(error, match=message) as said:
-        ask(server, pictures[:1])
-    assert "sk-very-secret" not in f"{said.value}{caplog.text}"
-
-
-def test_endpoint_that_is_not_there(pictures):
-    config = CaptionConfig(
-        backend="endpoint", endpoint="http://127.0.0.1:9/v1", retries=0, timeout_s=2
-    )
-    made = CAPTIONERS["endpoint"].make(config, None, "p")
-    with pytest.raises(RunError, match="is the server up"):
-        made.caption(pictures[:1], seeds=[0], temperature=0.0)
-
-
-def test_an_answer_that_blames_the_image_concerns_only_that_image(server, pictures):
-    server.answers = [(400, {}, {"error": "image too odd"})]
-    with pytest.raises(DropError, match="HTTP 400 .image too odd"):
-        ask(server, pictures[:1])
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,9 @@
-"""A server that misbehaves: what is asked again, what is a drop, what ends the run."""
+"""Captions of a server: what it is asked, and what is asked again, a drop, or the end of a run."""
 
 from __future__ import annotations
 
 import email.utils
+import gc
 import gzip
 import json
 import time
@@ -67,7 +68,9 @@ def refused(server, *answers, **options):
         (200, {}, b"[]"),
         (200, {"content-encoding": "gzip"}, b"not gzip at all"),
         (200, {"content-encoding": "gzip"}, gzip.compress(b"x" * 9999)[:20]),
+        (429, {"retry-after": "0"}, {}),
         (500, {}, {}),
+        (503, {}, {}),
         (529, {}, {}),
         (307, {"location": "/v1/chat/completions"}, b""),
     ],
@@ -76,6 +79,45 @@ def test_what_may_pass_is_asked_again(server, bad):
     found = ask(server, bad, bad, ok("Whole."))
     assert (found.text, found.cut) == ("Whole.", False)
     assert len(server.requests) == 3
+
+
+def test_answers_come_in_order_and_say_when_they_were_cut(server):
+    server.answers = [ok("One."), ok("Two", "length")]
+    found = made(server, batch_size=1).caption([GREY] * 2, seeds=[0, 1], temperature=0.0)
+    assert [(c.text, c.cut) for c in found] == [("One.", False), ("Two", True)]
+    content = server.requests[0]["messages"][0]["content"]
+    assert content[0]["image_url"]["url"].startswith("data:image/png;base64,")
+    assert content[1] == {"type": "text", "text": "Describe it."}
+
+
+def test_it_is_asked_for_json_where_a_recipe_wants_it(server):
+    ask(server)
+    ask(server, structured=True)
+    plain, asked = server.requests
+    assert "response_format" not in plain
+    schema = asked["response_format"]["json_schema"]["schema"]
+    assert schema["required"] == ["caption"]
+
+
+def test_no_connection_is_left_open(server, monkeypatch):
+    gc.collect()  # what other tests left
+    closed = []
+    plain = httpx.Client.close
+    monkeypatch.setattr(httpx.Client, "close", lambda self: (closed.append(self), plain(self)))
+    ask(server, ok("One."))
+    gc.collect()
+    assert len(closed) == 1
+
+
+def test_a_server_that_is_not_there(server):
+    with pytest.raises(RunError, match="is the server up"):
+        ask(server, endpoint="http://127.0.0.1:9/v1", retries=0, timeout_s=2)
+
+
+def test_an_answer_that_blames_the_image_concerns_only_that_image(server):
+    assert (
+        "HTTP 400 (image too odd" in refused(server, (400, {}, {"error": "image too odd"})).message
+    )
 
 
 def test_an_answer_that_is_never_finished_is_a_drop_that_says_how(server):
@@ -118,12 +160,22 @@ def test_what_is_refused_about_a_grey_image_too_ends_the_run(server, status):
 
 
 @pytest.mark.parametrize("status", [401, 402])
-def test_a_key_without_rights_ends_the_run_whatever_came_before(server, status):
+def test_a_key_without_rights_ends_the_run_whatever_came_before(
+    server, status, monkeypatch, caplog
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     captioner = made(server)
     server.answers = [ok("One."), (status, {}, {"error": "no credit"})]
     captioner.caption([GREY], seeds=[0], temperature=0.0)
-    with pytest.raises(UserError, match=f"HTTP {status} .no credit"):
+    told = f"HTTP {status} .no credit.*check caption.endpoint"
+    with caplog.at_level("DEBUG"), pytest.raises(UserError, match=told) as said:
         captioner.caption([GREY], seeds=[0], temperature=0.0)
+    assert "sk-very-secret" not in f"{said.value}{caplog.text}"
+
+
+def test_a_server_that_breaks_of_a_grey_image_too_ends_the_run(server):
+    with pytest.raises(RunError, match="HTTP 500 after 3 tries"):
+        ask(server, *[(500, {}, {})] * 4)
 
 
 def test_an_image_that_always_breaks_the_server_is_its_own_drop(server):

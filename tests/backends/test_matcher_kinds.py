@@ -184,16 +184,20 @@ def test_siglip_2_reads_texts_in_lower_case_where_its_tokenizer_is_gemmas(tmp_pa
     assert reading(resolve(str(folder)))["lower_case"] is True
 
 
+def refused(path: Path, said: str, match=matcher_of) -> None:
+    """It neither matches nor is measured."""
+    with pytest.raises(WeightsError, match=said):
+        match(path)
+    with pytest.raises(WeightsError, match=said):
+        load_embedder(str(path), EvaluateConfig())
+
+
 def test_a_tokenizer_of_more_tokens_than_embeddings_is_refused(tmp_path) -> None:
     folder = Path(shutil.copytree(mini_model("clip"), tmp_path / "clip"))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens(["triangle", "crescent"])
     tokenizer.save_pretrained(folder)
-    said = "its tokenizer has 969 tokens, but the weights have embeddings for 967"
-    with pytest.raises(WeightsError, match=said):
-        matcher_of(folder)
-    with pytest.raises(WeightsError, match=said):
-        load_embedder(str(folder), EvaluateConfig())
+    refused(folder, "its tokenizer has 969 tokens, but the weights have embeddings for 967")
 
 
 def test_a_tokenizer_with_another_end_than_the_models_is_refused(tmp_path) -> None:
@@ -201,21 +205,17 @@ def test_a_tokenizer_with_another_end_than_the_models_is_refused(tmp_path) -> No
     config = json.loads((folder / "config.json").read_text())
     config["text_config"]["eos_token_id"] = 5
     (folder / "config.json").write_text(json.dumps(config))
-    said = "ends a text with token 966, but its config.json says 5"
-    with pytest.raises(WeightsError, match=said):
-        matcher_of(folder)
-    with pytest.raises(WeightsError, match=said):
-        load_embedder(str(folder), EvaluateConfig())
+    refused(folder, "ends a text with token 966, but its config.json says 5")
 
 
 def test_a_file_of_weights_names_the_command_that_makes_a_folder(tmp_path) -> None:
     torch.save({}, tmp_path / "clip.pt")
     check = MATCHERS["clip"].check
     assert check is not None
-    with pytest.raises(WeightsError, match="glit import-model .*clip.pt -o"):
-        check(ScoreConfig(), resolve(str(tmp_path / "clip.pt")))
-    with pytest.raises(WeightsError, match="glit import-model .*clip.pt -o"):
-        load_embedder(str(tmp_path / "clip.pt"), EvaluateConfig())
+    refused(
+        tmp_path / "clip.pt", "glit import-model .*clip.pt -o",
+        lambda path: check(ScoreConfig(), resolve(str(path))),
+    )  # fmt: skip
 
 
 def test_a_folder_of_openclip(tiny_clip, tmp_path) -> None:

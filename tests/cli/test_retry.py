@@ -6,33 +6,23 @@ import json
 import shutil
 
 import pytest
-from building import data_bytes, edit_state
+from building import data_bytes, edit_state, tiny, with_captions_beside
 from PIL import Image
 
 
-@pytest.fixture
-def with_a_drop(scenes, tmp_path, run_glit):
-    """A dataset of four scenes whose first could not be read; its picture comes later."""
-    images = tmp_path / "images"
-    images.mkdir()
-    for number in range(4):
-        shutil.copy(scenes / "images" / f"{number:06d}.png", images)
+def test_what_comes_back_is_counted(scenes, tmp_path, run_glit):
+    """The first of four scenes cannot be read; its picture comes later."""
+    images, out = with_captions_beside(scenes, tmp_path / "images", 4), tmp_path / "out"
     shutil.move(images / "000000.png", tmp_path / "later.png")
     (images / "000000.png").symlink_to(tmp_path / "nowhere.png")
-    done = run_glit(
-        "build", images, "-o", tmp_path / "out", "-r", "mini", "--executor", "local",
-        "--captions", scenes / "captions.jsonl",
-    )  # fmt: skip
+    sets = [word for each in (*tiny(), "caption.backend=sidecar") for word in ("--set", each)]
+    done = run_glit("build", images, "-o", out, "-r", "mini", "--executor", "local", *sets)
     assert "1 ingest/unreadable" in done.output
-    return tmp_path / "out"
-
-
-def test_what_comes_back_is_counted(with_a_drop, tmp_path, run_glit):
     shutil.move(tmp_path / "later.png", tmp_path / "nowhere.png")
-    done = run_glit("retry", with_a_drop, "--executor", "local", "--json")
+    done = run_glit("retry", out, "--executor", "local", "--json")
     assert done.code == 0
     assert json.loads(done.output) == {
-        "dataset": str(with_a_drop),
+        "dataset": str(out),
         "counts": {
             "ingested": 4,
             "shipped": 4,

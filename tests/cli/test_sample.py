@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from PIL import Image
 
 from glit import open_dataset
@@ -12,17 +11,6 @@ from glit.dataset.verify import verify
 from glit.sample import HERE, photographs
 
 LICENCES = {"public domain", "CC0-1.0", "CC-BY-2.0", "CC-BY-4.0"}
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory):
-    from building import quiet
-
-    from glit.sample import write_sample
-
-    out = tmp_path_factory.mktemp("sample") / "photographs"
-    write_sample(out, quiet())
-    return out
 
 
 def test_the_photographs_are_small_and_their_licences_open():
@@ -53,7 +41,7 @@ def test_every_box_is_paired_with_its_sentence(sample):
             assert region.source == "hand"
 
 
-def test_card_page_and_sources_say_that_it_was_made_by_hand(sample, run_glit):
+def test_card_page_and_sources_say_that_it_was_made_by_hand(sample, tmp_path, run_glit):
     card = (sample / "dataset" / "README.md").read_text()
     assert "made by hand; no captioner, detector or matcher ran" in " ".join(card.split())
     assert "A similarity is no cosine" in card and "CLIP" not in card
@@ -63,7 +51,7 @@ def test_card_page_and_sources_say_that_it_was_made_by_hand(sample, run_glit):
     assert set(manifest["models"]) == {"tokenizer"} and manifest["precision"] == {}
     sources = (sample / "README.md").read_text()
     assert all(each["author"] in sources and each["licence"] in sources for each in photographs())
-    page = sample / "report.html"
+    page = tmp_path / "report.html"
     assert run_glit("view", sample / "dataset", "-o", page).code == 0
     assert "made by hand" in page.read_text() and "no cosine" in page.read_text()
     assert '"pairs_from_files": true' in page.read_text().replace('":true', '": true')

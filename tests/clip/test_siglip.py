@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -202,12 +201,8 @@ def test_regions_are_learned_from_a_siglip_start(folder, make_dataset, tmp_path)
         train(config(folder, objective="glit"), dataset, tmp_path / "other")
 
 
-def test_its_tokenizer_wants_its_extra(folder, tmp_path, monkeypatch) -> None:
-    find = importlib.util.find_spec
-    hidden = "sentencepiece"
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == hidden else find(name)
-    )
+def test_its_tokenizer_wants_its_extra(folder, tmp_path, monkeypatch, hide) -> None:
+    hide("sentencepiece")
     with pytest.raises(MissingExtraError, match=r"the tokenizer of .*\[siglip\]'"):
         open_tokenizer(folder)
     monkeypatch.undo()

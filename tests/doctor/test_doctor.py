@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shutil
@@ -26,21 +25,6 @@ from glit.planning.recipe import load_recipe
 from glit.storage.store import Store
 
 MINI = load_recipe("mini")
-
-
-@pytest.fixture
-def hidden(monkeypatch):
-    """Makes modules look as if they were not installed."""
-    find = importlib.util.find_spec
-
-    def hide(*names):
-        monkeypatch.setattr(
-            importlib.util,
-            "find_spec",
-            lambda name, *rest: None if name in names else find(name, *rest),
-        )
-
-    return hide
 
 
 @pytest.mark.slow
@@ -185,12 +169,12 @@ def test_a_folder_that_refuses_files_fails_with_one_line(run_glit):
     assert done.code == 1 and "/proc" in line
 
 
-def test_another_version_is_noted_and_a_missing_extra_fails(monkeypatch, hidden):
+def test_another_version_is_noted_and_a_missing_extra_fails(monkeypatch, hide):
     installed = packages._installed
     monkeypatch.setattr(
         packages, "_installed", lambda name: "0.1" if name == "duckdb" else installed(name)
     )
-    hidden("torch")
+    hide("torch")
     said = list(packages.packages(MINI))
     assert said[0].state == "note" and "duckdb 0.1 (2.0.0 is tested)" in said[0].found
     assert re.search("not installed: models, .*train", said[1].found)
@@ -199,8 +183,8 @@ def test_another_version_is_noted_and_a_missing_extra_fails(monkeypatch, hidden)
     assert "[models]'" in fails[0].todo
 
 
-def test_without_torch_the_driver_is_asked(monkeypatch, hidden):
-    hidden("torch")
+def test_without_torch_the_driver_is_asked(monkeypatch, hide):
+    hide("torch")
     monkeypatch.setattr(machine, "_gpus_of_the_driver", lambda: ["NVIDIA H200"])
     said = {each.about: each for each in machine.machine()}
     assert said["devices"].found == "the driver has NVIDIA H200; torch is not installed"

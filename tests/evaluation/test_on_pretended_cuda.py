@@ -59,7 +59,9 @@ def measured(tiny_clip, dataset, device, task, false_sentences=None, kind="glit"
 @pytest.mark.parametrize(
     "task, scorer",
     [(task, "cosine") for task in TASKS]
-    + [(task, scorer) for task in ("retrieval", "robustness") for scorer in SCORERS],
+    + [
+        (task, each) for task in ("retrieval", "robustness") for each in SCORERS if each != "cosine"
+    ],
 )
 def test_a_task(tiny_clip, make_dataset, tmp_path, task, scorer) -> None:
     dataset = make_dataset(NUM_IMAGES)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
+from adding import put
 from building import data_bytes, run_build
 from faulty_s3 import KEYS
 from fsspec.config import conf
@@ -19,11 +18,7 @@ OVERRIDES = ["caption.backend=sidecar", "ingest.chunk_size=2", "propose.backend=
 
 @pytest.fixture(scope="module")
 def few(scenes, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("few")
-    for row in map(json.loads, (scenes / "captions.jsonl").read_text().splitlines()[:4]):
-        shutil.copy(scenes / "images" / Path(row["path"]).name, folder)
-        (folder / Path(row["path"]).with_suffix(".txt").name).write_text(row["caption"])
-    return folder
+    return put(scenes, tmp_path_factory.mktemp("few"), *(f"{n:06d}.png" for n in range(4)))
 
 
 @pytest.fixture

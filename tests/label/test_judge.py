@@ -7,6 +7,7 @@ import fcntl
 import io
 import json
 import re
+from pathlib import Path
 
 import pytest
 from chat_server import Server, ok
@@ -125,10 +126,10 @@ def test_a_judge_that_answers_by_place_is_refused(built, tmp_path):
     with Witness(set()) as server:
         server.letter = "A"
         with pytest.raises(RunError, match="the model gave the letter 'A' to"):
-            glit.judge(built, judged, settings=settings(server))
+            glit.judge(built, judged, settings=settings(server), num=40)
         server.letter = ""
         with pytest.raises(RunError, match="the model gave the verdict 'right' to"):
-            glit.judge(built, tmp_path / "right.jsonl", settings=settings(server))
+            glit.judge(built, tmp_path / "right.jsonl", settings=settings(server), num=40)
     with pytest.raises(InputError, match="its opinions say nothing"):
         glit.certify(built, tmp_path / "v.jsonl", judged=judged)
 
@@ -157,11 +158,20 @@ def test_a_judge_without_a_usable_answer_ends_with_its_cause(built, tmp_path):
             glit.judge(built, tmp_path / "judged.jsonl", settings=settings(server), num=4)
 
 
-def test_repairs_are_taken_when_people_have_proved_them(built, dataset, tmp_path, run_glit):
-    judged, file, made = tmp_path / "judged.jsonl", tmp_path / "v.jsonl", tmp_path / "made"
-    wrong = set(texts(dataset)[::4])
-    with Witness(wrong) as server:
-        repairs = glit.judge(built, judged, settings=settings(server)).judged.repairs
+@pytest.fixture(scope="module")
+def repairing(built, tmp_path_factory) -> Path:
+    """Opinions on all pairs, of which every fourth is wrong; not to be written into."""
+    judged = tmp_path_factory.mktemp("repairing") / "judged.jsonl"
+    with Witness(set(texts(glit.open_dataset(built))[::4])) as server:
+        glit.judge(built, judged, settings=settings(server))
+    return judged
+
+
+def test_repairs_are_taken_when_people_have_proved_them(
+    built, dataset, tmp_path, run_glit, repairing
+):
+    judged, file, made = repairing, tmp_path / "v.jsonl", tmp_path / "made"
+    repairs = read_judged(judged).repairs
     assert len(repairs) > 8
     take = ("pairs", "apply", built, "--judged", judged, "-o", made)
     nobody = run_glit(*take)
@@ -208,10 +218,10 @@ def test_repairs_are_taken_when_people_have_proved_them(built, dataset, tmp_path
     assert another.code == 2 and "of another dataset" in another.errors
 
 
-def test_repairs_that_people_call_wrong_are_not_taken(built, dataset, tmp_path, run_glit):
-    judged, file, made = tmp_path / "judged.jsonl", tmp_path / "v.jsonl", tmp_path / "made"
-    with Witness(set(texts(dataset)[::4])) as server:
-        glit.judge(built, judged, settings=settings(server))
+def test_repairs_that_people_call_wrong_are_not_taken(
+    built, dataset, tmp_path, run_glit, repairing
+):
+    judged, file, made = repairing, tmp_path / "v.jsonl", tmp_path / "made"
     glit.certify(
         built, file, of="repairs", error=0.4, confidence=0.6, num=4, judged=judged
     )  # fmt: skip

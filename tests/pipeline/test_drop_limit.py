@@ -8,7 +8,7 @@ import re
 from functools import partial
 
 import pytest
-from building import captions_only, data_bytes, png
+from building import captions_only, data_bytes, noise
 
 import glit
 from glit.cli.options import shares
@@ -21,15 +21,11 @@ from glit.runtime.limits import Limits, drops_word
 @pytest.fixture
 def photographs(tmp_path):
     """Forty images, ten of them without a caption and one damaged."""
-    folder = tmp_path / "photographs"
-    folder.mkdir()
-    lines = []
-    for number in range(40):
-        name = f"{number:02d}.png"
-        (folder / name).write_bytes(png(seed=number) if number else b"no picture")
-        if number % 4 != 1:
-            lines.append(json.dumps({"path": name, "caption": f"A ball. Box {number} is red."}))
-    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+    folder = noise(tmp_path / "photographs", 40)
+    (folder / "0.png").write_bytes(b"no picture")
+    numbers = [number for number in range(40) if number % 4 != 1]
+    lines = [{"path": f"{n}.png", "caption": f"A ball. Box {n} is red."} for n in numbers]
+    (tmp_path / "captions.jsonl").write_text("\n".join(map(json.dumps, lines)))
     return folder
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from building import png
+from building import noise
 
 import glit
 from glit.errors import UserError
@@ -14,21 +14,19 @@ from glit.pipeline import estimate as module
 from glit.work.timeline import StageTime, Timeline
 
 
-@pytest.fixture
-def pilot(tmp_path):
-    """Eight images, one of them damaged."""
-    (tmp_path / "images").mkdir()
-    lines = []
-    for number in range(8):
-        name = f"{number}.png"
-        (tmp_path / "images" / name).write_bytes(png(seed=number) if number else b"no picture")
-        lines.append(json.dumps({"path": name, "caption": "A ball. A box."}))
-    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+@pytest.fixture(scope="module")
+def pilot(tmp_path_factory):
+    """A build of eight images, one of them damaged; nothing writes into it."""
+    folder = tmp_path_factory.mktemp("estimate")
+    images = noise(folder / "images", 8)
+    (images / "0.png").write_bytes(b"no picture")
+    lines = [{"path": f"{n}.png", "caption": "A ball. A box."} for n in range(8)]
+    (folder / "captions.jsonl").write_text("\n".join(map(json.dumps, lines)))
     glit.build(
-        tmp_path / "images", tmp_path / "pilot", recipe="captions-only",
-        captions=tmp_path / "captions.jsonl", executor="local", quiet=True,
+        images, folder / "pilot", recipe="captions-only", captions=folder / "captions.jsonl",
+        executor="local", quiet=True,
     )  # fmt: skip
-    return tmp_path / "pilot"
+    return folder / "pilot"
 
 
 def timed(monkeypatch, *runs):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from pathlib import Path
 
 import boto3
 import pytest
+from adding import put
 from building import Counting, data_bytes, quiet, run_build
 from faulty_proxy import times
 from faulty_s3 import KEYS
@@ -31,11 +31,7 @@ NUM = 4
 @pytest.fixture(scope="module")
 def few(scenes, tmp_path_factory) -> Path:
     """Some scenes, with captions beside."""
-    folder = tmp_path_factory.mktemp("few")
-    for row in map(json.loads, (scenes / "captions.jsonl").read_text().splitlines()[:NUM]):
-        shutil.copy(scenes / "images" / Path(row["path"]).name, folder)
-        (folder / Path(row["path"]).with_suffix(".txt").name).write_text(row["caption"])
-    return folder
+    return put(scenes, tmp_path_factory.mktemp("few"), *(f"{n:06d}.png" for n in range(NUM)))
 
 
 OVERRIDES = ["caption.backend=sidecar", "ingest.chunk_size=2", "propose.backend=grid"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from building import data_bytes, png, run_build
+from building import data_bytes, noise, run_build
 from chat_server import Server, ok
 
 from glit.errors import RunError, UserError
@@ -26,11 +26,7 @@ class OutOfMoney(Server):
 
 @pytest.fixture
 def photographs(tmp_path):
-    folder = tmp_path / "photographs"
-    folder.mkdir()
-    for number in range(7):
-        (folder / f"{number}.png").write_bytes(png(seed=number))
-    return folder
+    return noise(tmp_path / "photographs", 7)
 
 
 def build(photographs, output, server, *more):

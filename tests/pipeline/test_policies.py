@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import boto3
 import pytest
 import yaml
-from building import captions_only, png
+from building import captions_only, noise
 
 from glit.storage.store import Store
 from glit.work.build_lock import clean
@@ -20,10 +20,7 @@ DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
 @pytest.fixture
 def photographs(tmp_path):
     """Three images, one without a caption, and their captions in the file beside the folder."""
-    folder = tmp_path / "photographs"
-    folder.mkdir()
-    for number in range(3):
-        (folder / f"{number}.png").write_bytes(png(seed=number))
+    folder = noise(tmp_path / "photographs", 3)
     lines = [{"path": f"{n}.png", "caption": f"A ball. Box {n} is red."} for n in range(2)]
     (tmp_path / "captions.jsonl").write_text("\n".join(map(json.dumps, lines)))
     return folder

@@ -14,6 +14,7 @@ from adding import moved
 from building import Counting, counts, data_bytes, png, quiet, run_build, with_captions_beside
 from PIL import Image
 
+from glit.dataset.manifest import read_manifest
 from glit.dataset.verify import verify
 from glit.errors import RunError, UserError
 from glit.executors.local import LocalExecutor
@@ -22,6 +23,37 @@ from glit.pipeline.stage_task import StageWorker
 from glit.pipeline.status import status
 from glit.storage.store import Store
 from glit.work.state import Retry, read_state
+
+IN_PARTS = ["caption.backend=sidecar", "ingest.chunk_size=2"]
+LARGE_ONES = ["caption.backend=sidecar", "ingest.min_side=32"]
+
+
+@pytest.fixture(scope="module")
+def lacking(scenes, tmp_path_factory) -> Path:
+    """A dataset of two images that lacks one of 20 pixels a side; not to be written into."""
+    folder = tmp_path_factory.mktemp("lacking") / "world"
+    folder.mkdir()
+    images = with_captions_beside(scenes, folder / "in", 2)
+    (images / "small.png").write_bytes(png(size=(20, 20)))
+    (images / "small.txt").write_text("A red circle.")
+    run_build(images, folder / "out", overrides=LARGE_ONES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def failing(scenes, tmp_path_factory) -> Path:
+    """A dataset with three drops, and in `whole` the same after a retry that fails of all three;
+    not to be written into."""
+    folder = tmp_path_factory.mktemp("failing") / "world"
+    folder.mkdir()
+    images = with_captions_beside(scenes, folder / "in", 4)
+    for number in range(2):
+        (images / f"{number:06d}.txt").unlink()
+    (images / "x.png").write_bytes(b"no image")
+    run_build(images, folder / "out", overrides=IN_PARTS)
+    whole = moved(folder, folder.parent / "whole")
+    retry(str(whole / "out"), LocalExecutor(), quiet())
+    return folder
 
 
 @pytest.fixture
@@ -91,15 +123,8 @@ def test_a_retried_image_may_turn_out_to_be_a_duplicate(scenes, tmp_path):
 
 
 @pytest.mark.parametrize("stop", ["at the first table", "at the last table", "in publish"])
-def test_a_retry_that_is_killed_late_counts_one_attempt(scenes, tmp_path, monkeypatch, stop):
-    images = with_captions_beside(scenes, tmp_path / "in", 4)
-    for number in range(2):
-        (images / f"{number:06d}.txt").unlink()
-    (images / "x.png").write_bytes(b"no image")
-    overrides = ["caption.backend=sidecar", "ingest.chunk_size=2"]
-    for name in ("out", "whole"):
-        run_build(images, tmp_path / name, overrides=overrides)
-    retry(str(tmp_path / "whole"), LocalExecutor(), quiet())
+def test_a_retry_that_is_killed_late_counts_one_attempt(failing, tmp_path, monkeypatch, stop):
+    out, whole = moved(failing, tmp_path / "world") / "out", failing.parent / "whole" / "out"
     move, tables = Store.move, []
 
     def stopped(*words, **named):
@@ -117,13 +142,13 @@ def test_a_retry_that_is_killed_late_counts_one_attempt(scenes, tmp_path, monkey
         else:
             patched.setattr(Store, "move", move_some)
         with pytest.raises(KeyboardInterrupt):
-            retry(str(tmp_path / "out"), LocalExecutor(), quiet())
-    retry(str(tmp_path / "out"), LocalExecutor(), quiet())
-    drops = [pq.read_table(tmp_path / name / "drops.parquet") for name in ("out", "whole")]
+            retry(str(out), LocalExecutor(), quiet())
+    retry(str(out), LocalExecutor(), quiet())
+    drops = [pq.read_table(dataset / "drops.parquet") for dataset in (out, whole)]
     assert drops[0]["attempt"].to_pylist() == [1, 1, 1]
     assert drops[0].equals(drops[1])
-    retry(str(tmp_path / "out"), LocalExecutor(), quiet())
-    again = pq.read_table(tmp_path / "out" / "drops.parquet")
+    retry(str(out), LocalExecutor(), quiet())
+    again = pq.read_table(out / "drops.parquet")
     assert again["attempt"].to_pylist() == [2, 2, 2]
 
 
@@ -148,12 +173,6 @@ def test_a_build_that_finishes_a_stopped_retry_does_not_take_its_settings(
     assert manifest.recipe.tables["ingest"]["min_side"] == 16
     assert manifest.retries[0].settings == {"ingest": {"min_side": 8}}
     assert list(verify(str(out))) == []
-
-
-@pytest.mark.parametrize(("option", "value"), [("stage", "propse"), ("reason", "bad")])
-def test_retry_names_what_it_knows(built, option, value):
-    with pytest.raises(UserError, match="want one of"):
-        retry(str(built), LocalExecutor(), quiet(), **{option: value})
 
 
 def test_retry_after_everything_was_dropped(tmp_path, scenes):
@@ -192,11 +211,8 @@ def test_a_retry_does_not_finish_a_build_that_was_to_replace_the_dataset(scenes,
     assert (built_copy / "manifest.json").read_bytes() == before
 
 
-def test_another_retry_keeps_what_a_stopped_one_did_and_tells_its_settings(scenes, tmp_path):
-    images, out = with_captions_beside(scenes, tmp_path / "in", 2), tmp_path / "out"
-    (images / "small.png").write_bytes(png(size=(20, 20)))
-    (images / "small.txt").write_text("A red circle.")
-    run_build(images, out, overrides=["caption.backend=sidecar", "ingest.min_side=32"])
+def test_another_retry_keeps_what_a_stopped_one_did_and_tells_its_settings(lacking, tmp_path):
+    out = moved(lacking, tmp_path / "world") / "out"
     with pytest.raises(KeyboardInterrupt):
         retry(str(out), Counting(stop_after=1), quiet(), settings=["ingest.min_side=16"])
     assert status(str(out))["retrying"] and (out / "manifest.json").is_file()
@@ -207,12 +223,10 @@ def test_another_retry_keeps_what_a_stopped_one_did_and_tells_its_settings(scene
     assert not list((out / "work").rglob("*.before"))
 
 
-def test_the_manifest_keeps_the_settings_of_the_build(scenes, tmp_path):
+def test_the_manifest_keeps_the_settings_of_the_build(lacking, tmp_path):
     """Two of the three samples were made with them, and the retry's stand beside."""
-    images, out = with_captions_beside(scenes, tmp_path / "in", 2), tmp_path / "out"
-    (images / "small.png").write_bytes(png(size=(20, 20)))
-    (images / "small.txt").write_text("A red circle.")
-    built = run_build(images, out, overrides=["caption.backend=sidecar", "ingest.min_side=32"])
+    out = moved(lacking, tmp_path / "world") / "out"
+    built = read_manifest(Store(out))
     told = retry(str(out), LocalExecutor(), quiet(), settings=["ingest.min_side=16"])
     assert built.recipe.tables["ingest"]["min_side"] == 32
     for key in ("recipe", "models", "precision", "packages", "fingerprints"):
@@ -229,17 +243,14 @@ def test_the_manifest_keeps_the_settings_of_the_build(scenes, tmp_path):
     assert list(verify(str(out))) == []
 
 
-def test_a_build_in_between_leaves_a_stopped_retry_its_settings(scenes, tmp_path):
+def test_a_build_in_between_leaves_a_stopped_retry_its_settings(lacking, tmp_path):
     """They are those of the retry, and no part of the recipe that the build notes."""
-    images, out = with_captions_beside(scenes, tmp_path / "in", 2), tmp_path / "out"
-    (images / "small.png").write_bytes(png(size=(20, 20)))
-    (images / "small.txt").write_text("A red circle.")
-    overrides = ["caption.backend=sidecar", "ingest.min_side=32"]
-    run_build(images, out, overrides=overrides)
+    world = moved(lacking, tmp_path / "world")
+    out = world / "out"
     noted = read_state(Store(str(out / "work")))
     with pytest.raises(KeyboardInterrupt):
         retry(str(out), Counting(stop_after=1), quiet(), settings=["ingest.min_side=16"])
-    run_build(images, out, overrides=overrides)
+    run_build(world / "in", out, overrides=LARGE_ONES)
     stopped = read_state(Store(str(out / "work")))
     assert (stopped.recipe, stopped.retry) == (
         noted.recipe,
@@ -247,9 +258,6 @@ def test_a_build_in_between_leaves_a_stopped_retry_its_settings(scenes, tmp_path
     )
     told = retry(str(out), LocalExecutor(), quiet(), settings=["ingest.min_side=16"])
     assert counts(told) == (3, 3, 0, 0)
-
-
-IN_PARTS = ["caption.backend=sidecar", "ingest.chunk_size=2"]
 
 
 @pytest.fixture(scope="module")

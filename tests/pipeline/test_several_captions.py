@@ -6,7 +6,7 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from building import Counting, counts, png, quiet, run_build
+from building import Counting, counts, noise, png, quiet, run_build
 
 import glit
 from glit.dataset.reader import Dataset
@@ -19,13 +19,6 @@ from glit.planning.recipe import load_recipe
 from glit.recipes.config import identity
 
 LONG = "A red circle on the left. A blue square on the right."
-
-
-def some_images(folder, number=4):
-    folder.mkdir()
-    for each in range(number):
-        (folder / f"{each}.png").write_bytes(png(seed=each))
-    return folder
 
 
 def lines(file, rows):
@@ -44,7 +37,7 @@ def provided(**texts):
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    return some_images(tmp_path_factory.mktemp("several") / "images")
+    return noise(tmp_path_factory.mktemp("several") / "images", 4)
 
 
 def test_rows_of_kinds(images, tmp_path):
@@ -184,7 +177,7 @@ def test_a_file_that_is_not_coco(images, tmp_path):
 
 
 def test_additions_retries_and_new_pairs_keep_the_column(tmp_path):
-    images = some_images(tmp_path / "images")
+    images = noise(tmp_path / "images", 4)
     rows = [{"path": f"{n}.png", "caption": LONG, "short_caption": f"Nr {n}."} for n in range(5)]
     file = lines(tmp_path / "c.jsonl", [row for row in rows if row["path"] != "1.png"])
     out = tmp_path / "out"

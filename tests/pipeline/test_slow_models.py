@@ -95,11 +95,11 @@ def test_the_time_is_told_before_the_first_image(few, tmp_path, monkeypatch, poi
     monkeypatch.setattr(Resolved, "is_mini", property(lambda self: False))
     build = {**RECIPE, "captions": few / "captions.jsonl", "progress": progress}
     overrides = [f"propose.points_per_side={points}"] if points else []
-    run_build(few / "images", tmp_path / "out", overrides=overrides, **build)
+    run_build(few / "images", tmp_path / "out", overrides=overrides, limit=3, **build)
     told = said.getvalue()
     assert "mini-segmenter on a CPU: about" in told and "if nothing else runs" in told
     assert ("propose.points_per_side=16" in told) == (not points)
-    assert re.search(r"propose +1/6 .* left", told)
+    assert re.search(r"propose +1/3 .* left", told)
 
 
 def test_the_estimate_is_near_what_was_measured(tmp_path):

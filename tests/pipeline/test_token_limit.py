@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from building import data_bytes, png, run_build
+from building import data_bytes, noise, run_build
 from chat_server import Server
 
 import glit
@@ -29,11 +29,7 @@ class Counting(Server):
 
 @pytest.fixture
 def photographs(tmp_path):
-    folder = tmp_path / "photographs"
-    folder.mkdir()
-    for number in range(8):
-        (folder / f"{number}.png").write_bytes(png(seed=number))
-    return folder
+    return noise(tmp_path / "photographs", 8)
 
 
 def build(photographs, output, server, most=None):

@@ -9,6 +9,7 @@ import pytest
 from building import edit_state, models_of, plan_of, quiet, run_build
 from huggingface_hub import constants
 
+from glit.dataset.manifest import read_manifest
 from glit.errors import UserError, WeightsError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
@@ -16,6 +17,7 @@ from glit.plain import as_plain
 from glit.planning.lock import Lock, lock_text, read_lock
 from glit.planning.recipe import load_recipe
 from glit.recipes.resources import mini_model
+from glit.storage.store import Store
 
 OLD, NEW = "a" * 40, "b" * 40
 
@@ -44,18 +46,21 @@ def test_the_file_has_an_identity_a_role_sorted_and_without_a_path(tmp_path):
     }
 
 
-def test_a_build_against_its_lock_records_the_same_identities(scenes, tmp_path):
-    lock = read_lock(write_lock(tmp_path / "mini.lock.json"))
-    dataset = tmp_path / "dataset"
-    manifest = run_build(
-        scenes / "images",
-        dataset,
-        captions=scenes / "captions.jsonl",
-        limit=4,
-        lock=lock,
-        recipe="mini",
-    )
-    assert as_plain(manifest.models) == {
+@pytest.fixture(scope="module")
+def locked(scenes, tmp_path_factory):
+    """A dataset that was built against a lock, and the lock; not to be written into."""
+    folder = tmp_path_factory.mktemp("locked")
+    lock = read_lock(write_lock(folder / "mini.lock.json"))
+    run_build(
+        scenes / "images", folder / "dataset", captions=scenes / "captions.jsonl", limit=4,
+        lock=lock, recipe="mini",
+    )  # fmt: skip
+    return folder / "dataset", lock
+
+
+def test_a_build_against_its_lock_records_the_same_identities(locked):
+    dataset, lock = locked
+    assert as_plain(read_manifest(Store(dataset)).models) == {
         role: model for role, model in lock.models.items() if role != "captioner"
     }
     state = json.loads((dataset / "work" / "state.json").read_text())
@@ -95,17 +100,8 @@ def test_a_locked_commit_is_taken_though_main_has_moved(tmp_path, monkeypatch):
         models_of(recipe, lock=lock)
 
 
-def test_a_retry_keeps_to_the_lock_of_its_build(scenes, tmp_path):
-    lock = read_lock(write_lock(tmp_path / "mini.lock.json"))
-    dataset = tmp_path / "dataset"
-    run_build(
-        scenes / "images",
-        dataset,
-        captions=scenes / "captions.jsonl",
-        limit=4,
-        lock=lock,
-        recipe="mini",
-    )
+def test_a_retry_keeps_to_the_lock_of_its_build(locked, tmp_path):
+    dataset = shutil.copytree(locked[0], tmp_path / "dataset")
     edit_state(dataset / "work", lambda state: state["lock"]["matcher"].update(sha256="0" * 64))
     with pytest.raises(WeightsError, match="matcher: found 'mini-matcher'"):
         retry(str(dataset), LocalExecutor(), quiet())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import sys
@@ -23,21 +22,6 @@ from glit.recipes.extras import MODULES, extra_with, require, require_all
 from glit.stages import flow
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def hide(monkeypatch):
-    """Makes modules look as if they were not installed."""
-    find = importlib.util.find_spec
-
-    def hide(*names: str) -> None:
-        monkeypatch.setattr(
-            importlib.util,
-            "find_spec",
-            lambda name, *rest: None if name in names else find(name, *rest),
-        )
-
-    return hide
 
 
 def test_every_extra_is_known_with_modules_that_it_brings():

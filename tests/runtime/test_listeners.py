@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from building import captions_only, data_bytes, png
+from building import captions_only, data_bytes, noise
 from chat_server import Server, ok
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -26,14 +26,10 @@ from glit.runtime.progress import null_progress
 @pytest.fixture
 def photographs(tmp_path):
     """Twelve images, one damaged, and three without a caption."""
-    folder = tmp_path / "photographs"
-    folder.mkdir()
-    lines = []
-    for number in range(12):
-        (folder / f"{number:02d}.png").write_bytes(png(seed=number) if number else b"no picture")
-        if number < 9:
-            lines.append(json.dumps({"path": f"{number:02d}.png", "caption": "A ball. A red box."}))
-    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+    folder = noise(tmp_path / "photographs", 12)
+    (folder / "0.png").write_bytes(b"no picture")
+    lines = [{"path": f"{n}.png", "caption": "A ball. A red box."} for n in range(9)]
+    (tmp_path / "captions.jsonl").write_text("\n".join(map(json.dumps, lines)))
     return folder
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pyarrow.parquet as pq
 import pytest
-from building import Counting, data_bytes, json_lines, quiet, run_build
+from building import Counting, data_bytes, json_lines, numbered, quiet, run_build
 from chat_server import Server, ok
 
 from glit.dataset.reader import Dataset
@@ -68,14 +67,9 @@ class Condensing(Server):
 @pytest.fixture
 def images(scenes, tmp_path):
     """Six images and their captions, which begin with a number."""
-    folder = tmp_path / "images"
-    folder.mkdir()
-    rows = json_lines(scenes / "captions.jsonl")[:6]
-    for number, row in enumerate(rows):
-        shutil.copy(scenes / "images" / row["path"], folder)
-        row["caption"] = f"{number} pictures hang here. {row['caption']}"
-    (tmp_path / "captions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return folder
+    return numbered(
+        scenes, tmp_path / "images", 6, lambda n, text: f"{n} pictures hang here. {text}"
+    )
 
 
 def build(images, out, server, *settings, **how):

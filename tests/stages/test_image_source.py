@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import threading
 
-from building import png, run_build
+from building import png, run_build, with_captions_beside
 
 from glit.data.records import Sample
 from glit.executors.local import LocalExecutor
@@ -17,8 +16,7 @@ from glit.storage.store import Store
 
 
 def test_an_image_that_changes_under_the_build_becomes_a_drop(scenes, tmp_path):
-    images = tmp_path / "images"
-    shutil.copytree(scenes / "images", images)
+    images = with_captions_beside(scenes, tmp_path / "images", 3)
     changed = images / "000001.png"
 
     class Vandal(LocalExecutor):
@@ -28,12 +26,9 @@ def test_an_image_that_changes_under_the_build_becomes_a_drop(scenes, tmp_path):
             super().run_job(job)
 
     manifest = run_build(
-        images,
-        tmp_path / "out",
-        captions=scenes / "captions.jsonl",
-        executor=Vandal(),
+        images, tmp_path / "out", overrides=["caption.backend=sidecar"], executor=Vandal(),
         recipe="mini",
-    )
+    )  # fmt: skip
     assert manifest.counts.drops == {"propose/image_changed": 1}
 
 

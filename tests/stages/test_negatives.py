@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 
 import pyarrow.parquet as pq
 import pytest
-from building import Counting, data_bytes, json_lines, quiet, run_build
+from building import Counting, data_bytes, numbered, quiet, run_build
 from chat_server import Server, ok
 
 from glit.dataset.reader import Dataset
@@ -30,8 +29,13 @@ def built(scenes, output, *overrides: str) -> Dataset:
     return Dataset(str(output))
 
 
-def test_the_column_and_no_other_byte_of_the_tables(scenes, tmp_path) -> None:
-    plain, more = built(scenes, tmp_path / "plain"), built(scenes, tmp_path / "more", *ON)
+@pytest.fixture(scope="module")
+def more(scenes, tmp_path_factory) -> Dataset:
+    return built(scenes, tmp_path_factory.mktemp("more") / "dataset", *ON)
+
+
+def test_the_column_and_no_other_byte_of_the_tables(scenes, tmp_path, more) -> None:
+    plain = built(scenes, tmp_path / "plain")
     assert more.schema.names == [*plain.schema.names, "negatives"]
     standard = [name for name in plain.schema.names if name != "image"]
     assert more.table(standard).equals(plain.table(standard))
@@ -40,7 +44,7 @@ def test_the_column_and_no_other_byte_of_the_tables(scenes, tmp_path) -> None:
         k: v for k, v in before.items() if k != "pack"
     }
     assert now["pack"] != before["pack"]
-    assert not list(verify(str(tmp_path / "more")))
+    assert not list(verify(more.path))
     for row in more:
         texts = [sentence.text for sentence in row.sentences]
         found = row.extra["negatives"]
@@ -52,14 +56,13 @@ def test_the_column_and_no_other_byte_of_the_tables(scenes, tmp_path) -> None:
     assert any(each["sentence"] != 0 for each in more[0].extra["negatives"])
 
 
-def test_the_choice_is_the_sample_s_and_its_sentence_s(scenes, tmp_path) -> None:
+def test_the_choice_is_the_sample_s_and_its_sentence_s(scenes, tmp_path, more) -> None:
     """Whatever other samples there are and however they are cut into chunks."""
-    whole = built(scenes, tmp_path / "whole", *ON)
     run_build(
         scenes / "images", tmp_path / "part", captions=scenes / "captions.jsonl", overrides=ON,
         limit=3,
     )  # fmt: skip
-    of = {row.sample_id: row.extra["negatives"] for row in whole}
+    of = {row.sample_id: row.extra["negatives"] for row in more}
     for row in Dataset(str(tmp_path / "part")):
         assert row.extra["negatives"] == of[row.sample_id]
 
@@ -93,14 +96,7 @@ class Rewriting(Server):
 @pytest.fixture
 def images(scenes, tmp_path):
     """Four images; the caption of each is one sentence that begins with its number."""
-    folder = tmp_path / "images"
-    folder.mkdir()
-    rows = json_lines(scenes / "captions.jsonl")[:4]
-    for number, row in enumerate(rows):
-        shutil.copy(scenes / "images" / row["path"], folder)
-        row["caption"] = f"{number} pictures hang here."
-    (tmp_path / "captions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return folder
+    return numbered(scenes, tmp_path / "images", 4, lambda n, _: f"{n} pictures hang here.")
 
 
 def written(images, output, server, *settings, **how):

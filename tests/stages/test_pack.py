@@ -46,7 +46,7 @@ def test_one_image_larger_than_a_file_changes_nothing_for_the_others():
 def test_image_store_path_keeps_images_out(scenes, tmp_path):
     run_build(
         scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl",
-        overrides=["pack.image_store=path", "pack.min_files=2"],
+        overrides=["pack.image_store=path", "pack.min_files=2"], limit=4,
     )  # fmt: skip
     assert len(data_bytes(tmp_path / "out")) == 2
     row = pq.read_table(tmp_path / "out" / "data").to_pylist()[0]
@@ -57,7 +57,7 @@ def test_image_store_path_keeps_images_out(scenes, tmp_path):
 def test_max_side_moves_boxes_with_the_pixels(scenes, built, tmp_path):
     run_build(
         scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl",
-        overrides=["pack.max_side=64"],
+        overrides=["pack.max_side=64"], limit=4,
     )  # fmt: skip
     small, whole = (
         pq.read_table(folder / "data").to_pylist()[0] for folder in (tmp_path / "out", built)

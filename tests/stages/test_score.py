@@ -4,9 +4,10 @@ import math
 import numpy as np
 import pytest
 from building import run_build
+from scored import sentence
 
 import glit
-from glit.data.records import Box, Caption, Drop, Region, Sample, Sentence
+from glit.data.records import Box, Caption, Drop, Region, Sample
 from glit.dataset.reader import Dataset
 from glit.errors import RecipeError
 from glit.recipes.config import identity
@@ -33,25 +34,13 @@ class Pictures:
 
 
 def make(texts, lefts, value=1):
-    sentences = tuple(
-        Sentence(
-            text=t,
-            char_start=0,
-            char_end=1,
-            token_start=1,
-            token_end=2,
-            in_window=True,
-            truncated=False,
-        )
-        for t in texts
-    )
     regions = tuple(
         Region(box=Box(x0=x, y0=0, x1=x + 1, y1=1), score=1, label="", source="yolos")
         for x in lefts
     )
     return Sample(
         sample_id="0" * 64, source_path="x", width=8, height=8, num_bytes=value,
-        sentences=sentences, regions=regions,
+        sentences=tuple(map(sentence, texts)), regions=regions,
     )  # fmt: skip
 
 

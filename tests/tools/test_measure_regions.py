@@ -6,17 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from building import quiet
 
-from glit.sample import write_sample
 from tools.measure.regions import Found, as_dict
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory):
-    out = tmp_path_factory.mktemp("sample") / "photographs"
-    write_sample(out, quiet())
-    return out
 
 
 def test_recall_of_a_proposer(sample, run_tool):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 import torch
+from evaluating import ran
 from safetensors.torch import load_file
 from torch import nn
 
 from glit.errors import InputError
-from glit.evaluation.validation import open_validation
 from glit.training.average import RAW, Average
 from glit.training.config import TrainConfig
-from glit.training.loop import train
 
 
 def test_two_steps_by_hand() -> None:
@@ -39,24 +36,11 @@ def test_a_resumed_run_has_the_average_of_the_whole_run(tiny_clip, make_dataset,
         "model": str(tiny_clip), "objective": "siglip", "batch_size": 8, "epochs": 2, "lr": 1e-3,
         "num_workers": 0, "log_every": 1, "trackers": (), "checkpoint_every": 1,
     }  # fmt: skip
-    lines = {}
+    lines: dict[str, list[dict]] = {}
 
     def run(name: str, most: int = 0, **changes) -> None:
         config = TrainConfig(**{**values, "validation": kept, **changes})
-        seen = lines.setdefault(name, [])
-
-        class Stopped(Exception):
-            pass
-
-        def report(line) -> None:
-            if most and line["step"] > most:
-                raise Stopped
-            seen.append({k: v for k, v in line.items() if not k.endswith("_per_s")})
-
-        resume = (tmp_path / name).exists()
-        with contextlib.suppress(Stopped):
-            train(config, learned, tmp_path / name, resume=resume, report=report,
-                  open_measure=open_validation)  # fmt: skip
+        lines.setdefault(name, []).extend(ran(config, learned, tmp_path / name, most=most))
 
     run("plain")
     run("whole", ema_decay=0.5)

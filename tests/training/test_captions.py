@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from itertools import chain
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from glit.data.schema import CAPTIONS
 from glit.dataset.reader import Dataset
@@ -108,26 +104,6 @@ def test_drawn_captions_depend_on_seed_and_epoch_alone(dataset, tiny_clip) -> No
     assert keys(start=1) == whole[1:], "a resumed epoch goes on with the same texts"
     assert {*chain(*keys(epoch=1))} != {*chain(*whole)}
     assert {*chain(*keys(seed=1))} != {*chain(*whole)}
-
-
-def test_a_resumed_run_gives_the_same_weights(dataset, tiny_clip, tmp_path) -> None:
-    how = {"objective": "long-clip", "caption": "sample", "log_every": 1, "epochs": 2}
-    made = config(tiny_clip, **how, options=LongClip(num_components=2))
-    whole = train(made, dataset, tmp_path / "whole")
-
-    def stop(line) -> None:
-        if line["step"] == 1:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    first = train(made, dataset, tmp_path / "parted", report=stop)
-    assert first.interrupted and first.step == 1
-    parted = train(made, dataset, tmp_path / "parted", resume=True)
-    assert whole.step == parted.step == 4
-    a, b = (
-        load_file(tmp_path / name / "checkpoints" / "step-00000004" / "model.safetensors")
-        for name in ("whole", "parted")
-    )
-    assert all(torch.equal(a[name], b[name]) for name in a)
 
 
 def test_a_dataset_without_captions_gives_the_same_run(dataset, plain, tiny_clip, tmp_path) -> None:

@@ -9,16 +9,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import partial
 
+import loading
 import pytest
 import torch
 
-from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, RunError
 from glit.training.config import TrainConfig
 from glit.training.decode_processes import IS_SUPPORTED, DecodeProcesses, Request
-from glit.training.loader import BatchLoader
-from glit.training.mixture import Mixture
 from glit.training.objectives.global_local import GlobalLocal
 from glit.training.setup import prepare
 
@@ -27,18 +26,7 @@ END_S = 60
 """The longest that a process may take to end."""
 
 
-def loader(dataset, tokenizer, *, processes: bool, objective=None, **changes) -> BatchLoader:
-    return BatchLoader(
-        Mixture([Dataset(dataset)]),
-        objective or GlobalLocal(),
-        lambda texts: tokenizer.encode_closed(texts, context=248),
-        TrainConfig(**{"batch_size": 8, "shuffle_row_groups": 2, "num_workers": 2} | changes),
-        side=32,
-        pad_id=0,
-        rank=1,
-        num_ranks=2,
-        processes=processes,
-    )
+loader = partial(loading.loader, rank=1, num_ranks=2)
 
 
 def tensors(value):
@@ -89,10 +77,16 @@ class Means(GlobalLocal):
 def test_batches_are_those_of_threads_bit_by_bit(make_dataset, tokenizer) -> None:
     """With crops, augmentation, fillers and parts of batches; over two epochs."""
     dataset = make_dataset(45, rows_per_group=5, rows_per_file=15)
-    changes = {"min_crop": 0.5, "flip": 0.5, "micro_batch_size": 3, "image_fit": "centre-crop"}
+    changes = {
+        "num_workers": 2,
+        "min_crop": 0.5,
+        "flip": 0.5,
+        "micro_batch_size": 3,
+        "image_fit": "centre-crop",
+    }
     both = []
     for processes in (False, True):
-        made = loader(dataset, tokenizer, processes=processes, objective=Means(), **changes)
+        made = loader(dataset, tokenizer, Means(), processes=processes, **changes)
         both.append(list(tensors([list(made.epoch(0)), list(made.epoch(1, start=2))])))
         made.close()
     assert len(both[0]) == len(both[1]) > 100
@@ -110,7 +104,7 @@ def test_a_damaged_image_is_named_as_by_threads(make_dataset, tokenizer, damage)
 
     dataset, said = make_dataset(16, change=change), []
     for processes in (False, True):
-        made = loader(dataset, tokenizer, processes=processes)
+        made = loader(dataset, tokenizer, processes=processes, num_workers=2)
         with pytest.raises(DatasetError) as caught:
             list(made.epoch(0))
         said.append(str(caught.value))
@@ -121,7 +115,7 @@ def test_a_damaged_image_is_named_as_by_threads(make_dataset, tokenizer, damage)
 
 def test_nothing_is_left_once_closed_or_lost(make_dataset, tokenizer) -> None:
     dataset = make_dataset(16)
-    closed, lost = (loader(dataset, tokenizer, processes=True) for _ in range(2))
+    closed, lost = (loader(dataset, tokenizer, processes=True, num_workers=2) for _ in range(2))
     groups = [closed.processes.pid, lost.processes.pid]
     assert len(memories()) == 4 and all(map(is_alive, groups))
     batches = closed.epoch(0)
@@ -168,7 +162,7 @@ def test_only_beside_a_gpu_and_with_workers(tiny_clip, make_dataset, tokenizer) 
     dataset = make_dataset(8)
     config = TrainConfig(model=str(tiny_clip), batch_size=8)
     assert prepare(config, str(dataset)).loader.processes is None
-    assert loader(dataset, tokenizer, processes=True, num_workers=0).processes is None
+    assert loader(dataset, tokenizer, processes=True).processes is None
 
 
 def test_threads_where_no_process_can_be_started(make_dataset, tokenizer, monkeypatch) -> None:

@@ -93,9 +93,7 @@ def one_of_two(rank: int, port: int, model: str, dataset: str, out: str) -> None
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory, tiny_clip, tokenizer, tokenizer_identity):
-    from random_dataset import DatasetShape, write_random_dataset
-
+def both(tmp_path_factory, tiny_clip, write_dataset):
     def some_without_pairs(index: int, row) -> None:
         if index % 4 == 1:
             row["pairs"] = []
@@ -105,22 +103,11 @@ def both(tmp_path_factory, tiny_clip, tokenizer, tokenizer_identity):
         ]
 
     folder: Path = tmp_path_factory.mktemp("two")
-    dataset = write_random_dataset(
-        folder / "dataset",
-        DatasetShape(num_samples=21),
-        seed=3,
-        encode=tokenizer.encode,
-        tokenizer=tokenizer_identity,
-        change=some_without_pairs,
+    dataset = write_dataset(
+        folder / "dataset", 21, seed=3, change=some_without_pairs,
         further=NegativesStage.dataset_columns,
-    )
-    write_random_dataset(
-        folder / "validation",
-        DatasetShape(num_samples=9),
-        seed=4,
-        encode=tokenizer.encode,
-        tokenizer=tokenizer_identity,
-    )
+    )  # fmt: skip
+    write_dataset(folder / "validation", 9, seed=4)
     torch.multiprocessing.start_processes(
         one_of_two,
         args=(free_port(), str(tiny_clip), str(dataset), str(folder)),

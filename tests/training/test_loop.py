@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+from functools import cache
 from pathlib import Path
 
 import accelerate
@@ -44,8 +45,42 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return load_file(run / "last" / "model.safetensors")
 
 
+def assert_same_weights(run: Path, wanted: Path) -> None:
+    before, after = weights(wanted), weights(run)
+    assert set(after) == set(before)
+    assert all(torch.equal(after[name], before[name]) for name in before)
+
+
 def lines(run: Path) -> list[dict]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_clip, write_dataset, tmp_path_factory) -> tuple[str, Path]:
+    """A dataset of two batches, and a run of one epoch over it."""
+    folder = tmp_path_factory.mktemp("plain")
+    dataset = str(write_dataset(folder / "dataset", 16))
+    train(config(tiny_clip, epochs=1), dataset, folder / "run")
+    return dataset, folder / "run"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_clip, write_dataset, tmp_path_factory):
+    """A dataset of 45 samples, six batches, and whole runs over it by their accumulation steps."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    dataset = str(write_dataset(folder / "dataset", 45))
+
+    @cache
+    def run(accumulation_steps: int) -> Path:
+        made = folder / f"whole-{accumulation_steps}"
+        train(whole(tiny_clip, accumulation_steps), dataset, made)
+        return made
+
+    return dataset, run
+
+
+def whole(tiny_clip: Path, accumulation_steps: int) -> TrainConfig:
+    return config(tiny_clip, accumulation_steps=accumulation_steps, checkpoint_every=1)
 
 
 def test_a_run_learns_and_leaves_a_model_anybody_loads(tiny_clip, make_dataset, tmp_path) -> None:
@@ -71,12 +106,11 @@ def test_a_run_learns_and_leaves_a_model_anybody_loads(tiny_clip, make_dataset, 
     [(3, 1, signal.SIGINT), (6, 1, signal.SIGTERM), (4, 2, signal.SIGTERM)],
 )
 def test_resuming_gives_the_weights_of_the_whole_run(
-    tiny_clip, make_dataset, tmp_path, stop_at: int, accumulation: int, sent: signal.Signals
+    tiny_clip, undisturbed, tmp_path, stop_at: int, accumulation: int, sent: signal.Signals
 ) -> None:
-    """45 samples in batches of 8: six an epoch. Stop within an epoch, and at its end."""
-    dataset = str(make_dataset(45))
-    whole = config(tiny_clip, accumulation_steps=accumulation, checkpoint_every=1)
-    train(whole, dataset, tmp_path / "whole")
+    """Stop within an epoch, and at its end."""
+    dataset, run = undisturbed
+    settings, wanted = whole(tiny_clip, accumulation), run(accumulation)
 
     def stop(line) -> None:
         if line["step"] == stop_at:
@@ -84,24 +118,22 @@ def test_resuming_gives_the_weights_of_the_whole_run(
                 os.kill(os.getpid(), sent)
 
     parted = tmp_path / "parted"
-    first = train(whole, dataset, parted, report=stop)
+    first = train(settings, dataset, parted, report=stop)
     assert first.interrupted and first.step == stop_at
-    second = train(whole, dataset, parted, resume=True)
+    second = train(settings, dataset, parted, resume=True)
     assert not second.interrupted and second.step == second.total_steps
-    wanted, found = weights(tmp_path / "whole"), weights(parted)
-    assert set(found) == set(wanted)
-    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    assert_same_weights(parted, wanted)
     drop = ("samples_per_s", "steps_per_s")
     assert [{k: v for k, v in line.items() if k not in drop} for line in lines(parted)] == [
-        {k: v for k, v in line.items() if k not in drop} for line in lines(tmp_path / "whole")
+        {k: v for k, v in line.items() if k not in drop} for line in lines(wanted)
     ]
-    assert model_of_run(parted).folder.name == model_of_run(tmp_path / "whole").folder.name
+    assert model_of_run(parted).folder.name == model_of_run(wanted).folder.name
 
 
 def test_a_crash_loses_no_more_than_the_steps_since_the_checkpoint(
-    tiny_clip, make_dataset, tmp_path
+    tiny_clip, undisturbed, tmp_path
 ) -> None:
-    dataset, run = str(make_dataset(40)), tmp_path / "run"
+    (dataset, whole_run), run = undisturbed, tmp_path / "run"
 
     def crash(line) -> None:
         if line["step"] == 4:
@@ -114,10 +146,8 @@ def test_a_crash_loses_no_more_than_the_steps_since_the_checkpoint(
     position = read_position(last)
     assert (position.step, position.epoch, position.batch) == (3, 0, 3)
     train(config(tiny_clip, checkpoint_every=3), dataset, run, resume=True)
-    train(config(tiny_clip), dataset, tmp_path / "whole")
-    assert [line["step"] for line in lines(run)] == list(range(1, 11))
-    wanted = weights(tmp_path / "whole")
-    assert all(torch.equal(v, wanted[k]) for k, v in weights(run).items())
+    assert [line["step"] for line in lines(run)] == list(range(1, 13))
+    assert_same_weights(run, whole_run(1))
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tiny_clip, make_dataset, tmp_path) -> None:
@@ -149,11 +179,10 @@ def test_nan_weights_name_the_step_and_keep_the_good_checkpoint(
     assert all(bool(torch.isfinite(value).all()) for value in weights(run).values())
 
 
-def test_the_logit_scale_is_limited(tiny_clip, make_dataset, tmp_path) -> None:
-    dataset = str(make_dataset(16))
-    train(config(tiny_clip, epochs=1), dataset, tmp_path / "free")
+def test_the_logit_scale_is_limited(tiny_clip, plain, tmp_path) -> None:
+    dataset, free = plain
     train(config(tiny_clip, epochs=1, max_logit_scale=10.0), dataset, tmp_path / "limited")
-    assert weights(tmp_path / "free")["logit_scale"].exp().item() > 14
+    assert weights(free)["logit_scale"].exp().item() > 14
     assert 9.9 < weights(tmp_path / "limited")["logit_scale"].exp().item() <= 10
 
 
@@ -201,9 +230,7 @@ def test_an_objective_without_its_pairs(tiny_clip, make_dataset, tmp_path) -> No
     assert result.step == 2
 
 
-def test_another_tokenizer_is_refused_by_name(
-    tiny_clip, make_dataset, tmp_path, tokenizer_identity
-) -> None:
+def test_another_tokenizer_is_refused_by_name(tiny_clip, tmp_path, tokenizer_identity) -> None:
     tokenizer_identity = {**tokenizer_identity, "name": "another-clip", "sha256": "f" * 64}
     from random_dataset import DatasetShape, write_random_dataset
 
@@ -282,12 +309,11 @@ def test_values_that_cannot_be(changes, message: str) -> None:
     ],
 )
 def test_options_that_change_how_and_not_what(
-    tiny_clip, make_dataset, tmp_path, changes, tolerance
+    tiny_clip, plain, tmp_path, changes, tolerance
 ) -> None:
-    dataset = str(make_dataset(16))
-    train(config(tiny_clip, epochs=1), dataset, tmp_path / "plain")
+    dataset, run = plain
     train(config(tiny_clip, epochs=1, **changes), dataset, tmp_path / "changed")
-    wanted = [line["loss"] for line in lines(tmp_path / "plain")]
+    wanted = [line["loss"] for line in lines(run)]
     found = [line["loss"] for line in lines(tmp_path / "changed")]
     if tolerance is None:
         assert found != wanted
@@ -296,12 +322,11 @@ def test_options_that_change_how_and_not_what(
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_bfloat16_is_near_float32(tiny_clip, make_dataset, tmp_path, native) -> None:
-    dataset = str(make_dataset(16))
-    train(config(tiny_clip, epochs=1), dataset, tmp_path / "plain")
+def test_bfloat16_is_near_float32(tiny_clip, plain, tmp_path, native) -> None:
+    dataset, run = plain
     with cpu_only.processor(bfloat16=native):
         train(config(tiny_clip, epochs=1, precision="bf16"), dataset, tmp_path / "bf16")
-    wanted = [line["loss"] for line in lines(tmp_path / "plain")]
+    wanted = [line["loss"] for line in lines(run)]
     found = [line["loss"] for line in lines(tmp_path / "bf16")]
     assert found != wanted and found == pytest.approx(wanted, rel=5e-2)
 
@@ -324,20 +349,15 @@ class ScaledOnCpu(accelerate.Accelerator):
 
 @pytest.mark.parametrize("max_grad_norm", [0.0, 1e9])
 def test_the_gradient_norm_of_fp16_is_logged_without_its_loss_scale(
-    tiny_clip, make_dataset, tmp_path, monkeypatch, max_grad_norm
+    tiny_clip, plain, tmp_path, monkeypatch, max_grad_norm
 ) -> None:
-    dataset = str(make_dataset(16))
-    settings = {"epochs": 1, "max_grad_norm": max_grad_norm}
-    train(config(tiny_clip, **settings), dataset, tmp_path / "plain")
+    (dataset, run), scaled = plain, tmp_path / "scaled"
     monkeypatch.setattr(accelerate, "Accelerator", ScaledOnCpu)
-    train(config(tiny_clip, precision="fp16", **settings), dataset, tmp_path / "scaled")
-    wanted, found = lines(tmp_path / "plain"), lines(tmp_path / "scaled")
-    assert [line["grad_norm"] for line in found] == pytest.approx(
-        [line["grad_norm"] for line in wanted], rel=1e-3
-    )
-    assert [line["loss"] for line in found] == pytest.approx(
-        [line["loss"] for line in wanted], rel=1e-3
-    )
+    settings = {"epochs": 1, "max_grad_norm": max_grad_norm}
+    train(config(tiny_clip, precision="fp16", **settings), dataset, scaled)
+    for key in ("grad_norm", "loss"):
+        wanted, found = ([line[key] for line in lines(each)] for each in (run, scaled))
+        assert found == pytest.approx(wanted, rel=1e-3), key
 
 
 def test_fp16_without_a_gpu_is_refused(tiny_clip, make_dataset, tmp_path) -> None:

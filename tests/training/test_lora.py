@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
 import json
 import shutil
 
 import pytest
 import torch
+from evaluating import ran
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import CLIPModel
@@ -18,7 +17,6 @@ from glit.clip.text_window import stretch_model
 from glit.errors import InputError, MissingExtraError, RecipeError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import evaluate
-from glit.evaluation.validation import open_validation
 from glit.training.config import TrainConfig
 from glit.training.loop import train
 from glit.training.lora import add_adapters, merged
@@ -37,25 +35,6 @@ def config(tiny_clip, **changes) -> TrainConfig:
         "lora_rank": RANK,
     }  # fmt: skip
     return TrainConfig(**{**values, **changes})
-
-
-class Stopped(Exception):
-    pass
-
-
-def ran(config, dataset, run, *, most: int = 0) -> list[dict]:
-    """The lines of a run, which dies after ``most`` steps."""
-    seen = []
-
-    def report(line) -> None:
-        if most and line["step"] > most:
-            raise Stopped
-        seen.append({k: v for k, v in line.items() if not k.endswith("_per_s")})
-
-    with contextlib.suppress(Stopped):
-        train(config, dataset, run, resume=run.exists(), report=report,
-              open_measure=open_validation)  # fmt: skip
-    return seen
 
 
 def test_a_run_resumed_is_the_whole_run_and_its_model_needs_no_peft(
@@ -175,11 +154,8 @@ def test_what_cannot_be(tiny_clip, make_dataset, tmp_path, changes, message) -> 
         train(config(tiny_clip, **changes), str(make_dataset(8)), tmp_path / "run")
 
 
-def test_without_peft_the_extra_is_named(tiny_clip, monkeypatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "peft" else find(name)
-    )
+def test_without_peft_the_extra_is_named(tiny_clip, hide) -> None:
+    hide("peft")
     with pytest.raises(MissingExtraError, match=r"lora_rank = 2 needs .*\[lora\]'"):
         add_adapters(open_model(tiny_clip), config(tiny_clip))
 

@@ -16,15 +16,10 @@ STATE = "trainer/state.json"
 
 
 @pytest.fixture(scope="module")
-def stopped(tiny_clip, tmp_path_factory, tokenizer, tokenizer_identity):
+def stopped(tiny_clip, tmp_path_factory, write_dataset):
     """A dataset and a run that was stopped after the first step of two in its first epoch."""
-    from random_dataset import DatasetShape, write_random_dataset
-
     folder = tmp_path_factory.mktemp("stopped")
-    dataset = write_random_dataset(
-        folder / "dataset", DatasetShape(num_samples=16), seed=0, encode=tokenizer.encode,
-        tokenizer=tokenizer_identity,
-    )  # fmt: skip
+    dataset = write_dataset(folder / "dataset", 16)
     config = TrainConfig(
         model=str(tiny_clip), objective="clip", batch_size=8, max_steps=1, num_workers=0,
         trackers=(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,18 @@ def config(tiny_clip, **changes) -> TrainConfig:
     return TrainConfig(**{**values, **changes})
 
 
+@pytest.fixture(scope="module")
+def stopped(tiny_clip, write_dataset, tmp_path_factory) -> Path:
+    """A dataset and a run over it that stopped after its first step; not to be written into."""
+    folder = tmp_path_factory.mktemp("stopped")
+    train(config(tiny_clip), str(write_dataset(folder / "dataset", 16)), folder / "run")
+    return folder
+
+
 @pytest.fixture
-def run(tiny_clip, make_dataset, tmp_path) -> Path:
-    """A run stopped after its first step."""
-    train(config(tiny_clip), str(make_dataset(16)), tmp_path / "run")
+def run(stopped, tmp_path) -> Path:
+    """A copy of the run, with the dataset beside it."""
+    shutil.copytree(stopped, tmp_path, symlinks=True, dirs_exist_ok=True)
     return tmp_path / "run"
 
 

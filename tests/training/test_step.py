@@ -39,17 +39,7 @@ def gradients(made: Ingredients, parts: list[Batch], **options) -> dict[str, tor
 
 
 @pytest.mark.parametrize(
-    "objective",
-    [
-        "clip",
-        "local",
-        "global+local",
-        "fast-goal",
-        "top3-weighted",
-        "hard-negatives",
-        "siglip",
-        "finelip",
-    ],
+    "objective", ["fast-goal", "top3-weighted", "hard-negatives", "siglip", "finelip"]
 )
 def test_cached_gradients_are_the_plain_ones(tiny_clip, make_dataset, objective: str) -> None:
     def some_without_pairs(index: int, row) -> None:

@@ -44,13 +44,18 @@ def opened(hostile) -> Dataset:
     return Dataset(hostile)
 
 
+@pytest.fixture(scope="module")
+def server(hostile):
+    """The page over all of the hostile dataset."""
+    with serving(Dataset(hostile)) as running:
+        yield running
+
+
 @pytest.fixture(scope="module", params=["written", "served"])
-def address(request, hostile, tmp_path_factory):
+def address(request, hostile, tmp_path_factory) -> str:
     """A report of the hostile dataset, as a file and as a server's page."""
     if request.param == "served":
-        with serving(Dataset(hostile)) as server:
-            yield server.address
-        return
+        return request.getfixturevalue("server").address
     path = tmp_path_factory.mktemp("report") / "report.html"
     write_report(Dataset(hostile), path)
-    yield path.as_uri()
+    return path.as_uri()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from scored import sentence
 
-from glit.data.records import Box, Pair, Region, Sentence
+from glit.data.records import Box, Pair, Region
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.view.compare import compare_data, compare_rows
@@ -14,18 +15,7 @@ from glit.view.compare import compare_data, compare_rows
 
 def row_of(like, texts, pairs):
     """A row with these sentences; region r is a box from 10 r to 10 r + 8."""
-    sentences = tuple(
-        Sentence(
-            text=text,
-            char_start=0,
-            char_end=len(text),
-            token_start=1,
-            token_end=2,
-            in_window=True,
-            truncated=False,
-        )
-        for text in texts
-    )
+    sentences = tuple(map(sentence, texts))
     regions = tuple(
         Region(box=Box(x0=10 * r, y0=0, x1=10 * r + 8, y1=8), score=1, label="", source="sam")
         for r in range(4)

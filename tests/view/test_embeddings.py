@@ -12,22 +12,14 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from browser import Page, serving, violations
-from building import quiet
 from playwright.sync_api import expect
 
 from glit.dataset.reader import Dataset
 from glit.evaluation.collection import DatasetCollection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
-from glit.sample import write_sample
 from glit.view import embeddings
 from glit.view.embeddings import matcher_here, principal_plane
-
-
-@pytest.fixture(scope="module")
-def server(hostile):
-    with serving(Dataset(hostile)) as running:
-        yield running
 
 
 def get(server, path):
@@ -97,9 +89,8 @@ def test_a_condition_and_the_cap_choose_what_is_embedded(hostile, monkeypatch):
         assert len(when_ready(server, "/map", "points")["points"]) == 3
 
 
-def test_without_its_matcher_a_dataset_has_no_map(tmp_path, hostile):
-    write_sample(tmp_path, quiet())  # its pairs were made by hand
-    with serving(Dataset(tmp_path / "dataset")) as server:
+def test_without_its_matcher_a_dataset_has_no_map(sample, hostile):
+    with serving(Dataset(sample / "dataset")) as server:  # its pairs were made by hand
         assert get(server, "/map")[0] == get(server, "/similar/0")[0] == 404
         assert b'"embeddings":0' in get(server, "/")[1]
     other = Dataset(hostile)

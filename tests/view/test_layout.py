@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 from browser import Page
-from building import quiet
 from PIL import Image
 from playwright.sync_api import expect
 
 from glit.dataset.reader import Dataset
 from glit.images.thumbnails import data_url
-from glit.sample import write_sample
 from glit.view.compare import compare_data
 from glit.view.explain import explain, explain_page
 from glit.view.page_file import report_html
@@ -33,11 +31,9 @@ COVERED = """[...document.querySelectorAll('.cards .card button.box')].map(box =
 
 
 @pytest.fixture(scope="module")
-def photographs(tmp_path_factory) -> Dataset:
+def photographs(sample) -> Dataset:
     """The sample: pairs made by hand."""
-    folder = tmp_path_factory.mktemp("sample")
-    write_sample(folder, quiet())
-    return Dataset(folder / "dataset")
+    return Dataset(sample / "dataset")
 
 
 @pytest.fixture(scope="module")

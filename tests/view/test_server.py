@@ -23,12 +23,6 @@ from glit.view.search import SORTS
 from glit.view.server import PAGE, PageServer
 
 
-@pytest.fixture(scope="module")
-def server(hostile):
-    with serving(Dataset(hostile)) as running:
-        yield running
-
-
 def get(server, path, *, host=None, method="GET"):
     """Status, headers, body."""
     place = urlsplit(server.address).netloc

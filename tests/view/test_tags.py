@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from browser import Page, violations
+from browser import Page, names, violations
 from playwright.sync_api import expect
 
 from glit.dataset.query import query
@@ -31,11 +31,6 @@ def opened(context, address):
 
 def marks(page):
     return page.locator(f"{CARD} .tag").all_text_contents()
-
-
-def names(page):
-    page.wait_for_timeout(400)
-    return page.locator(f"{CARD} h3").all_text_contents()
 
 
 def test_tags_are_kept_filter_and_become_a_condition(context, address, hostile, tmp_path):

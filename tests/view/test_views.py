@@ -6,7 +6,7 @@ import shlex
 from urllib.parse import urlencode
 
 import pytest
-from browser import Page, violations
+from browser import Page, names, violations
 from playwright.sync_api import expect
 
 from glit.dataset.query import query
@@ -30,11 +30,6 @@ def page(browser, address):
 def ready(page):
     page.wait_for_selector(".charts")
     page.wait_for_selector(CARD)
-
-
-def names(page):
-    page.wait_for_timeout(400)
-    return page.locator(f"{CARD} h3").all_text_contents()
 
 
 def frequent(hostile):

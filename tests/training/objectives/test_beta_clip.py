@@ -87,15 +87,6 @@ def test_binary_cross_entropy_against_loops(beta: float) -> None:
     assert found.item() == pytest.approx(error / len(rows) ** 2)
 
 
-def test_two_texts_that_find_themselves() -> None:
-    one, both = torch.eye(2)[None], torch.ones(1, 2, dtype=torch.bool)
-    found = soft_cross_entropy(one, one, both, torch.tensor(1.0), 1.0)
-    assert found.item() == pytest.approx(math.log(1 + math.e) - 0.5)
-    apart = torch.eye(2)[:, None]
-    found = binary_cross_entropy(apart, apart, both.T, torch.tensor(1.0), 0.5)
-    assert found.item() == pytest.approx((2 * math.log1p(math.exp(-1)) + 2 * math.log(2)) / 4)
-
-
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
 def test_what_beta_weighs(beta: float) -> None:
     """Two orthogonal texts of one image that find themselves: logits (1, 0) and (0, 1).

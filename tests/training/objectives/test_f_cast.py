@@ -13,7 +13,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from evaluating import config, run_of
-from made_features import NUMBERS, SCALE, objective_of, random_features
 from transformers import CLIPModel
 
 from glit.clip.encoder import ClipEncoder
@@ -31,19 +30,6 @@ from glit.training.setup import prepare
 
 SMALL = {"depths": (1, 1, 1, 1), "text_depths": (1, 1), "num_segments": (12, 8, 4, 2)}
 SPANS = [(10 * i, 10 * i + 9) for i in range(14)]
-
-
-def test_whole_by_hand() -> None:
-    f = random_features(3, 0)
-    loss, metrics = objective_of("f-cast")(f, SCALE)
-    cosine = (f.made["coarse"] @ f.made["long"].T).tolist()
-    error = 0.0
-    for i in range(3):
-        for j in range(3):
-            logit = NUMBERS["whole_scale"] * cosine[i][j] + NUMBERS["whole_bias"]
-            error += math.log1p(math.exp(-logit if i == j else logit))
-    assert metrics["loss_whole"].item() == pytest.approx(error / 3, rel=1e-5)
-    assert loss.item() == pytest.approx((metrics["loss_whole"] + metrics["loss_part"]).item())
 
 
 def test_parts_against_loops() -> None:

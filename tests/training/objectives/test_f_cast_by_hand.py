@@ -14,7 +14,7 @@ from plain_clip import plain_model
 from glit.clip.text_rows import lay_out
 from glit.training.module import Encoded
 from glit.training.objectives.f_cast.grouping import Grouping
-from glit.training.objectives.f_cast.objective import FCast, FCastModule, part_loss
+from glit.training.objectives.f_cast.objective import FCast, FCastModule
 from glit.training.objectives.f_cast.text import TwoStageText
 
 
@@ -49,19 +49,9 @@ def of_parts() -> dict[str, torch.Tensor]:
     }
 
 
-def test_parts_by_hand() -> None:
-    """Eq. 6 and 7; with one text an image every image meets two."""
-    given = [value[:, :1] for value in of_parts().values()]
-    found = part_loss(
-        *given, torch.ones(2, 1).bool(), torch.zeros(2).long(), (torch.eye(2), torch.zeros(2)),
-        torch.tensor(2.0), torch.tensor(-1.0),
-    )  # fmt: skip
-    assert found.item() == pytest.approx(PART_ERROR / 2, rel=1e-6)
-
-
 @pytest.mark.parametrize("weight", [1.0, 0.5])
 def test_the_total_by_hand(weight: float) -> None:
-    """Eq. 8 and the sum: the images at 0 and 90 degrees and both captions at 0, scale 2.5 and bias
+    """Eq. 6 to 8 and the sum: the images at 0 and 90 degrees and both captions at 0, scale 2.5 and bias
     -1.5, so logits (1, 1) and (-1.5, -1.5). Of three texts that an image may meet one is missing.
     """
     f = random_features(2, 0)
@@ -74,7 +64,8 @@ def test_the_total_by_hand(weight: float) -> None:
         | {"out_weight": torch.eye(2), "out_bias": torch.zeros(2)},
     )
     whole = (cost(1) + cost(-1) + cost(1.5) + cost(-1.5)) / 2
-    loss, _ = FCast(lambda_part=weight)(f, SCALE)
+    loss, metrics = FCast(lambda_part=weight)(f, SCALE)
+    assert metrics["loss_whole"].item() == pytest.approx(whole, rel=1e-6)
     assert loss.item() == pytest.approx(whole + weight * PART_ERROR / 3, rel=1e-6)
 
 

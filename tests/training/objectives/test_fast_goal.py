@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from made_features import at, random_features
+from made_features import SCALE, at, random_features
 
 from glit.training.objectives.clip import Clip
 from glit.training.objectives.fast_goal import FastGoal
@@ -16,13 +16,12 @@ from glit.training.objectives.hard_negatives import HardNegatives
 from glit.training.objectives.local import Local
 from glit.training.objectives.top_k import Top3Uniform, Top3Weighted
 
-ONE = torch.tensor(1.0)
-NEAR, FAR = math.log(1 + math.exp(-1)), math.log(1 + math.e)
-"""Cross-entropy of two logits 1 and 0 where the first is right, and where the second is."""
+NEAR, FAR = math.log(1 + math.exp(-3)), math.log(1 + math.exp(3))
+"""Cross-entropy of two logits 3 and 0 where the first is right, and where the second is."""
 GLOBAL = NEAR
-"""Images and captions at 0 and 90 degrees: every row and column is (1, 0)."""
+"""Images and captions at 0 and 90 degrees: every row and column is (3, 0)."""
 LOCAL = (math.log(2) + (NEAR + FAR) / 2) / 2
-"""Regions at 0 and 90 degrees, both sentences at 0: rows (1, 1) and (0, 0), columns (1, 0)."""
+"""Regions at 0 and 90 degrees, both sentences at 0: rows (3, 3) and (0, 0), columns (3, 0)."""
 DIAGONAL = (0.25 + 0) / 2 + (1 + 0) / 2
 """Patches at 60 and 90 degrees, cosines 1/2 and 1 with their regions; words at 90 and 0, cosines 0
 and 1 with their sentences."""
@@ -56,7 +55,11 @@ def test_two_samples_by_hand(objective, wanted: float) -> None:
         pooled_patch_NKD=at(60, 90)[:, None],
         pooled_token_NKD=at(90, 0)[:, None],
     )
-    assert objective(f, ONE)[0].item() == pytest.approx(wanted, rel=1e-6)
+    loss, shown = objective(f, SCALE)
+    assert loss.item() == pytest.approx(wanted, rel=1e-6)
+    cosines = {name: value.item() for name, value in shown.items() if name.startswith("cosine")}
+    tsl = {"cosine_patch": 0.75, "cosine_token": 0.5} if isinstance(objective, FastGoal) else {}
+    assert cosines == pytest.approx(tsl)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,7 @@ def test_three_pairs_of_one_sample_by_hand(objective, wanted: float) -> None:
         valid_token_NK=torch.tensor([[True, True, False]]),
         similarity_NK=torch.tensor([[0.5, 0.25, -0.5]]),
     )
-    assert objective(f, ONE)[0].item() == pytest.approx(wanted, rel=1e-6)
+    assert objective(f, SCALE)[0].item() == pytest.approx(wanted, rel=1e-6)
 
 
 def test_hard_negatives_of_three_images_by_hand() -> None:
@@ -92,5 +95,6 @@ def test_hard_negatives_of_three_images_by_hand() -> None:
         local_text_NKD=torch.stack([at(0, 90), at(0, 0), at(0, 0)]),
         valid_local_NK=torch.tensor([[True, True], [True, True], [True, False]]),
     )
-    loss, _ = HardNegatives()(f, ONE)
+    loss, shown = HardNegatives()(f, SCALE)
     assert loss.item() == pytest.approx((GLOBAL + LOCAL) / 2, rel=1e-6)
+    assert shown["images_compared"].item() == 2

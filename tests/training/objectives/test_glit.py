@@ -7,13 +7,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from loading import loader
 from made_features import at, random_features
 
-from glit.dataset.reader import Dataset
 from glit.errors import RecipeError
-from glit.training.config import TrainConfig
-from glit.training.loader import BatchLoader
-from glit.training.mixture import Mixture
 from glit.training.objectives import glit
 from glit.training.objectives.glit import Glit, dense_loss
 from glit.training.objectives.siglip import sigmoid_loss
@@ -233,12 +230,7 @@ def test_no_crop_is_decoded_and_no_sentence_unasked(
     make_dataset, tokenizer, encode_sentences: bool
 ) -> None:
     objective = Glit(num_regions=2, encode_sentences=encode_sentences)
-    loader = BatchLoader(
-        Mixture([Dataset(make_dataset(6))]), objective,
-        lambda texts: tokenizer.encode_closed(texts, context=248),
-        TrainConfig(batch_size=6, num_workers=0), side=32, pad_id=0,
-    )  # fmt: skip
-    [[batch]] = list(loader.epoch(0))
+    [[batch]] = list(loader(make_dataset(6), tokenizer, objective, batch_size=6).epoch(0))
     assert len(batch.pixels_V3SS) == batch.num_global == 6
     pairs = len(batch.slot_M)
     assert pairs > 6

@@ -20,7 +20,6 @@ from glit.training.objectives.mulclip import (
     attended,
     reconstruction,
     sentences_on_patches,
-    within_samples,
 )
 from glit.training.setup import prepare
 from glit.training.step import run_step
@@ -202,11 +201,6 @@ def test_attention_by_hand() -> None:
     torch.testing.assert_close(found, torch.tensor([[[2 * share + (1 - share), 0, 0, 0]]]))
 
 
-def test_a_sample_of_two_tokens_by_hand() -> None:
-    found = within_samples(torch.eye(2)[None], torch.eye(2)[None], torch.ones(1, 2).bool())
-    assert found.item() == pytest.approx(math.log(2) + math.log1p(math.exp(-10)))
-
-
 def test_reconstruction_against_loops() -> None:
     patches, words = 3 * tokens(2, 3, 4), 3 * tokens(2, 5, 4, seed=1)
     valid = torch.arange(5) < torch.tensor([[5], [2]])
@@ -293,16 +287,8 @@ def test_values_that_cannot_be(changes, message: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory, tokenizer, tokenizer_identity):
-    from random_dataset import DatasetShape, write_random_dataset
-
-    return write_random_dataset(
-        tmp_path_factory.mktemp("mulclip") / "dataset",
-        DatasetShape(num_samples=6),
-        seed=0,
-        encode=tokenizer.encode,
-        tokenizer=tokenizer_identity,
-    )
+def dataset(tmp_path_factory, write_dataset):
+    return write_dataset(tmp_path_factory.mktemp("mulclip") / "dataset", 6)
 
 
 def one_step(model, dataset, changes, micro_batch_size: int = 0):
