@@ -29,8 +29,8 @@ class ModelConfig(RecipeTable):
     """The device of the model; ``auto`` uses a GPU if there is one."""
     precision: Precision = "auto"
     """``auto`` is float32 on a CPU and bfloat16 on a GPU; for SAM and YOLO, float32 everywhere.
-    ``int8`` is for a CPU with VNNI: captions by ``transformers``, regions by ``yolos``, and CLIP as
-    a matcher."""
+    ``int8`` is for a CPU: captions by ``transformers``, regions by ``yolos``, and CLIP as a
+    matcher."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,8 +97,8 @@ def _check_int8(config: ModelConfig, progress: StageProgress) -> None:
 
     if not is_exact():
         progress.note(
-            f"{config.table}.precision = 'int8' needs a processor with VNNI, which this machine "
-            f"does not have: unless others do the work, {config.table} will fail; use 'auto'"
+            f"{config.table}.precision = 'int8': this machine does not add products of 8 bits "
+            f"exactly; unless others do the work, {config.table} will fail; use 'auto'"
         )
 
 

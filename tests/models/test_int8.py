@@ -23,7 +23,7 @@ from glit.stages.caption import CaptionConfig
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig
 
-needs_exact = pytest.mark.skipif(not is_exact(), reason="this processor has no VNNI")
+needs_exact = pytest.mark.skipif(not is_exact(), reason="adds products of 8 bits wrongly")
 
 
 @needs_exact
@@ -38,8 +38,8 @@ def test_a_row_is_close_and_depends_on_no_other_row(bias):
         assert torch.equal(small(x[2, 5:6]), found[2, 5:6])
         assert torch.equal(small(x[:, :9].contiguous()), found[:, :9])
     error = (found - wanted).abs().amax(-1) / wanted.abs().amax(-1)
-    assert error.max() < 0.02
-    np.testing.assert_allclose(small.weight, layer.weight.detach(), atol=0.0005)
+    assert error.max() < 0.03
+    np.testing.assert_allclose(small.weight, layer.weight.detach(), atol=0.001)
 
 
 @needs_exact
@@ -121,25 +121,46 @@ def test_only_some_backends_have_it_on_a_cpu():
         assert backend.settled(config(precision="int8"), "cpu").precision == "int8"
 
 
-def test_a_processor_that_adds_in_16_bits_is_refused(monkeypatch):
+@pytest.mark.parametrize("shifted", ["inputs", "weights"])
+def test_sums_in_16_bits_are_exact_or_refused(monkeypatch, shifted):
+    """AVX2 adds pairs of products in 16 bits, one factor without signs; oneDNN shifts the inputs,
+    whose products with weights of 63 cannot overflow."""
+
     def saturated(a, b):
-        """As AVX2 has it: a without signs, and the sum of two products in 16 bits."""
-        products = (a[:, :, None].int() + 128) * b[None].int()
-        pairs = products.unflatten(1, (-1, 2)).sum(2).clamp(-(2**15), 2**15 - 1)
-        return pairs.sum(1) - 128 * b.int().sum(0)
+        first, second = (
+            (a.int(), b.int() + 128) if shifted == "weights" else (a.int() + 128, b.int())
+        )
+        pairs = (first[:, :, None] * second[None]).unflatten(1, (-1, 2)).sum(2)
+        sums = pairs.clamp(-(2**15), 2**15 - 1).sum(1)
+        return sums - 128 * (a.int().sum(1)[:, None] if shifted == "weights" else b.int().sum(0))
 
     is_exact.cache_clear()
     monkeypatch.setattr(int8.torch, "_int_mm", saturated)
-    with pytest.raises(UserError, match="has no VNNI"):
+    if shifted == "inputs":
         use_int8(nn.Sequential(nn.Linear(4, 4)))
+    else:
+        with pytest.raises(UserError, match="does not add products of 8 bits exactly"):
+            use_int8(nn.Sequential(nn.Linear(4, 4)))
     is_exact.cache_clear()
 
 
-@pytest.mark.skipif(
-    not is_exact() or not torch.cpu._is_vnni_supported(), reason="wants an x86 processor with VNNI"
-)
-def test_the_check_finds_that_onednn_adds_in_16_bits():
-    code = "from glit.models.int8 import is_exact; print(is_exact())"
-    held = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+@needs_exact
+@pytest.mark.parametrize("instructions", ["AVX2", "AVX512_CORE"])
+def test_the_largest_sums_are_exact_without_vnni(instructions):
+    code = (
+        "import torch; from glit.models.int8 import is_exact\n"
+        "x, w = (torch.full((99, 3072), size, dtype=torch.int8) for size in (127, 63))\n"
+        "x[:, ::7], w[::3] = -127, -63\n"
+        "wanted = x.double() @ w.double().t()\n"
+        "sums = [torch._int_mm(x[:n], w[:m].t()).double() for n in (1, 99) for m in (2, 99)]\n"
+        "print(is_exact(), [bool((a == wanted[:len(a), :a.shape[1]]).all()) for a in sums])"
+    )
+    held = {**os.environ, "ONEDNN_MAX_CPU_ISA": instructions}
     done = subprocess.run([sys.executable, "-c", code], env=held, capture_output=True, text=True)
-    assert done.stdout == "False\n", done.stderr
+    assert done.stdout == "True [True, True, True, True]\n", done.stderr
+
+
+@needs_exact
+def test_a_layer_of_one_output_stays_as_it_is():
+    use_int8(model := nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 1)))
+    assert [type(each) for each in model] == [Int8Linear, nn.Linear]

@@ -70,7 +70,7 @@ _IN_8_BITS = Column(key="flism-int8", title="FLISM in glit, 8 bits")
 
 
 def columns_on(device: str) -> tuple[Column, ...]:
-    """The columns that are measured on a device; 8 bits are for a CPU with VNNI."""
+    """The columns that are measured on a device; 8 bits are for a CPU."""
     from glit.models.int8 import is_exact
 
     return (*COLUMNS, _IN_8_BITS) if device == "cpu" and is_exact() else COLUMNS
