@@ -28,12 +28,13 @@ class Int8Linear(nn.Module):
         super().__init__()
         self.out_features, self.in_features = layer.weight.shape
         self.bias = layer.bias
-        self._weight_OI, self._scale_O1 = _quantized(layer.weight.detach().float(), _WEIGHT)
+        self._weight_OI, scale_O1 = _quantized(layer.weight.detach().float(), _WEIGHT)
+        self._scale_O = scale_O1[:, 0]
 
     @property
     def weight(self) -> Tensor:
         """The weights [out, in] that it multiplies by, float32."""
-        return self._weight_OI * self._scale_O1
+        return self._weight_OI * self._scale_O[:, None]
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in] -> [..., out]"""
@@ -41,10 +42,11 @@ class Int8Linear(nn.Module):
         found_RO = rows_RI.new_empty(len(rows_RI), self.out_features)
         for rows, found in zip(rows_RI.split(_ROWS), found_RO.split(_ROWS), strict=True):
             whole, scale_R1 = _quantized(rows, _INPUT)
-            sums_RO = torch._int_mm(whole, self._weight_OI.t())
-            torch.mul(sums_RO, scale_R1 * self._scale_O1.t(), out=found)
-        if self.bias is not None:
-            found_RO += self.bias
+            found.copy_(torch._int_mm(whole, self._weight_OI.t())).mul_(scale_R1)
+            if self.bias is None:
+                found *= self._scale_O
+            else:
+                torch.addcmul(self.bias, found, self._scale_O, out=found)
         return found_RO.view(*x.shape[:-1], self.out_features)
 
 
