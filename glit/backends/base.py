@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -116,6 +117,9 @@ class Backend:
         device = config.device if config.device != "auto" else device or best_device()
         precision = config.precision
         if not self.needs_model:
+            if precision not in ("auto", "float32"):
+                where = f"{config.table}.precision = {precision!r}"
+                warnings.warn(f"{where} is ignored: no model works in this step", stacklevel=2)
             precision = "float32"  # no model: the fingerprint is the same on every machine
         elif precision == "auto":
             precision = self.auto_precision.get(device, "float32")

@@ -165,6 +165,7 @@ def _pairing(manifest: Manifest, config: PairConfig) -> Pairing:
         phrases=bool(recipe.table(ScoreStage.name).get("phrases")),
         grounded="opinion" in manifest.models
         or (recipe.is_grounded and not recipe.pairs_from_files),
+        compared=not recipe.pairs_from_files,
     )
     return config.make_pairing(calibration)
 

@@ -22,7 +22,8 @@ TURNED = (5, 6, 7, 8)
 
 CHANGES = {
     "scaled": "the picture that the annotations state has another size",
-    "turned": "the annotations state the picture before its EXIF orientation",
+    "turned": "the annotations state the picture before its EXIF orientation; of pictures that are "
+    "only mirrored or upside down no size tells it, and their boxes stay",
 }
 """Changes of boxes whose picture is not the upright image, each with the reason."""
 

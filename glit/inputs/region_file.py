@@ -106,6 +106,11 @@ def read_region_file(
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             name = f"region {number}" if rows is None else f"row {rows[number]}"
             raise ValueError(f"{name}: {error}") from error
+    if found and min(width, height) > 1 and all(map(_are_shares, entries)):
+        raise ValueError(
+            "all its boxes lie in the first pixel; shares of width and height are box_xyxyn, "
+            "box_xywhn or box_cxcywhn"
+        )
     return sorted(found, key=lambda each: -each.region.score)
 
 
@@ -140,6 +145,14 @@ def _region(
     return RegionOfFile(
         region=region, sentences=_said(entry, "sentences"), phrases=_said(entry, "phrases")
     )
+
+
+def _are_shares(entry: dict[str, Any]) -> bool:
+    """Return whether numbers that are called pixels can only be shares of the image."""
+    numbers = [
+        float(each) for key in ("box", *BOXES) if key not in SHARES for each in entry.get(key, ())
+    ]
+    return len(numbers) > 0 and max(numbers) <= 1 and any(each % 1 for each in numbers)
 
 
 def box_corners(key: str, box: Any) -> XYXY:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice, zip_longest
+from pathlib import Path
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from glit.backends.base import ModelConfig
+from glit.data.bounded_parquet import BoundedParquet
 from glit.dataset.mini_models import LOOKED_AT, meaningless
 from glit.errors import InputError, UserError
 from glit.images import ImageError, Pixels, decode
 from glit.inputs.files import MOST_BYTES
+from glit.inputs.user_tables import brought_table
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import StageProgress, duration, size
 from glit.stages.caption import CaptionStage
@@ -24,6 +28,7 @@ from glit.work.listing import Chunk, open_listing, read_chunk
 from glit.work.scan import NOT_THERE, ScannedFiles
 
 _ROWS = 65_536
+_PHRASES = r'"phrases": \[[^\]]'
 _MOST_NAMED = 3
 """Most captions without an image that a message names."""
 
@@ -40,6 +45,24 @@ def note_user_files(plan: Plan, now: ScannedFiles, progress: StageProgress) -> N
         if stray:
             named = ", ".join(first) + (", …" if stray > len(first) else "")
             progress.note(f"{file.name}: no image here for {stray} of its paths: {named}")
+    if plan.regions is not None and "ground" not in plan.flow.stages:
+        with brought_table(plan.regions) as table:
+            rows = 0 if table is None else _with_phrases(table)
+        if rows:
+            progress.note(
+                f"{plan.regions.name}: the phrases of {rows} rows are left out; --set "
+                "ground.enabled=true keeps them"
+            )
+
+
+def _with_phrases(table: Path) -> int:
+    """Count the rows of a table of regions that name phrases."""
+    with BoundedParquet(table) as file:
+        found = (
+            pc.match_substring_regex(batch["region"], _PHRASES)  # pyright: ignore[reportAttributeAccessIssue]
+            for batch in file.iter_batches(columns=["region"])
+        )
+        return sum(each.true_count for each in found)
 
 
 def check_early(work: Work, chunks: Sequence[Chunk], progress: StageProgress) -> None:

@@ -88,12 +88,18 @@ class PairConfig(RecipeTable):
         scale = {"logit_scale": rule.scale} if isinstance(rule, Weighed) else {}
         return {"rule": self.rule, **identity(rule), **scale}
 
-    def check_scored(self, *, phrases: bool, grounded: bool) -> None:
-        """Refuse head phrases where they were not scored, and a grounder where none was asked.
+    def check_scored(self, *, phrases: bool, grounded: bool, compared: bool) -> None:
+        """Refuse head phrases where they were not scored, a grounder where none was asked, and
+        rules that choose among cosines where boxes came with their sentences.
 
         Raises:
             RecipeError: see above.
         """
+        if not compared and self.rule != "lism":
+            raise RecipeError(
+                f"[pair] rule = {self.rule!r} compares cosines, but these boxes came with their "
+                "sentences, and one without a box belongs to the whole image; use rule = 'lism'"
+            )
         rule = self.make_rule()
         if getattr(rule, "grounding_weight", 0) and not grounded:
             raise RecipeError(
@@ -174,8 +180,9 @@ class PairStage(Stage):
     @classmethod
     def check(cls, plan: Plan) -> None:
         config, scored = plan.config(PairConfig), plan.config(ScoreConfig)
-        grounded = "ground" in plan.flow.stages and not is_from_file(scored.backend)
-        config.check_scored(phrases=scored.phrases, grounded=grounded)
+        compared = not is_from_file(scored.backend)
+        grounded = "ground" in plan.flow.stages and compared
+        config.check_scored(phrases=scored.phrases, grounded=grounded, compared=compared)
         if plan.calibration is not None:
             models = {role: model.identity() for role, model in plan.models.items()}
             config.check_calibration(plan.calibration, identity_of_scores(models, as_table(scored)))

@@ -22,12 +22,18 @@ WITHOUT = Backend(make=object, needs_model=False)
         (PLAIN, {"device": "cpu"}, "cuda", ("cpu", "float32")),
         (PLAIN, {"precision": "float16"}, "cpu", ("cpu", "float16")),
         (EVERYWHERE, {}, "cuda", ("cuda", "float32")),
-        (WITHOUT, {"precision": "bfloat16"}, "cuda", ("cuda", "float32")),
+        (WITHOUT, {}, "cuda", ("cuda", "float32")),
     ],
 )
 def test_auto_becomes_a_device_and_a_precision(backend, changes, device, wanted):
     settled = backend.settled(MatcherConfig(batch_size=7, **changes), device)
     assert (settled.device, settled.precision, settled.batch_size) == (*wanted, 7)
+
+
+def test_a_precision_without_a_model_is_said_to_be_ignored():
+    with pytest.warns(UserWarning, match="score.precision = 'int8' is ignored"):
+        settled = WITHOUT.settled(MatcherConfig(precision="int8"), "cpu")
+    assert WITHOUT.settled(settled) == settled and settled.precision == "float32"
 
 
 def test_what_is_settled_is_not_decided_again(monkeypatch):

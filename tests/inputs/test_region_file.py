@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from building import png, run_build
 
+import glit
 from glit.dataset.verify import verify
 from glit.errors import RecipeError
 from glit.inputs.region_file import read_region_file
@@ -45,6 +46,18 @@ def test_best_score_first_and_defaults():
 def test_a_region_that_cannot_be_is_named(region, message):
     with pytest.raises(ValueError, match=message):
         read(region)
+
+
+def test_shares_that_are_called_pixels_are_refused():
+    shares = [0.1, 0.2, 0.5, 0.9]
+    for key in ("box", "box_xyxy", "box_cxcywh"):
+        with pytest.raises(ValueError, match="all its boxes lie in the first pixel; shares"):
+            read({key: shares}, {key: [0, 0, 1, 1]})
+    assert (
+        read({"box_xyxyn": shares})
+        and read(box(*shares), box(0, 0, 2, 2))
+        and read(box(0, 0, 1, 1))
+    )
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"regions": 3}', "3"])
@@ -111,3 +124,12 @@ def test_options_that_want_a_matcher_are_refused(images, tmp_path):
             images, tmp_path / "out", recipe="annotated", captions=tmp_path / "captions.jsonl",
             overrides=["score.crop=context"],
         )  # fmt: skip
+
+
+def test_rules_that_compare_cosines_are_refused(images, tmp_path):
+    build = {"recipe": "annotated", "captions": tmp_path / "captions.jsonl"}
+    with pytest.raises(RecipeError, match="rule = 'centred' compares cosines, but"):
+        run_build(images, tmp_path / "out", overrides=["pair.rule=centred"], **build)
+    run_build(images, tmp_path / "out", **build)
+    with pytest.raises(RecipeError, match="rule = 'argmax' compares cosines, but"):
+        glit.pair(tmp_path / "out", tmp_path / "again", settings=["pair.rule=argmax"])

@@ -208,6 +208,15 @@ def test_paths_without_an_image_and_images_without_a_row_are_told(images, tmp_pa
         build(images, tmp_path / "other", jsonl(tmp_path / "z.jsonl", {"path": "z.png", **BALL}))
 
 
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_phrases_that_nothing_keeps_are_told(images, regions, tmp_path, enabled):
+    said = io.StringIO()
+    progress = StageProgress(Console(file=said, width=400))
+    build(images, tmp_path / "out", regions, f"ground.enabled={enabled}", progress=progress)
+    told = "regions.jsonl: the phrases of 2 rows are left out" in said.getvalue()
+    assert told == (enabled == "false")
+
+
 def test_boxes_for_a_matcher_to_choose_among(images, regions, tmp_path):
     build(images, tmp_path / "out", regions, recipe="mini")
     row = Dataset(str(tmp_path / "out"))[0]
