@@ -106,7 +106,7 @@ def read_region_file(
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             name = f"region {number}" if rows is None else f"row {rows[number]}"
             raise ValueError(f"{name}: {error}") from error
-    if found and min(width, height) > 1 and all(map(_are_shares, entries)):
+    if found and min(width, height) > 1 and _are_shares(entries):
         raise ValueError(
             "all its boxes lie in the first pixel; shares of width and height are box_xyxyn, "
             "box_xywhn or box_cxcywhn"
@@ -147,12 +147,12 @@ def _region(
     )
 
 
-def _are_shares(entry: dict[str, Any]) -> bool:
-    """Return whether numbers that are called pixels can only be shares of the image."""
-    numbers = [
-        float(each) for key in ("box", *BOXES) if key not in SHARES for each in entry.get(key, ())
-    ]
-    return len(numbers) > 0 and max(numbers) <= 1 and any(each % 1 for each in numbers)
+def _are_shares(entries: Sequence[dict[str, Any]]) -> bool:
+    """Return whether boxes that are called pixels can only be shares of the image."""
+    pixels = [key for key in ("box", *BOXES) if key not in SHARES]
+    boxes = [entry[key] for entry in entries for key in pixels if key in entry]
+    numbers = [float(each) for box in boxes for each in box]
+    return len(boxes) == len(entries) and max(numbers) <= 1 and any(each % 1 for each in numbers)
 
 
 def box_corners(key: str, box: Any) -> XYXY:
