@@ -126,11 +126,13 @@ class PictureFolder:
         """Whether an image of the dataset has this path, or needs a folder or a file within it."""
         hashes, folders = self._sources
         paths = [name, *map(str, PurePosixPath(name).parents)]
-        return name in folders or bool(np.isin([hash(path) for path in paths], hashes).any())
+        wanted = np.array([hash(path) for path in paths], dtype=np.int64)
+        at = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
+        return name in folders or bool((hashes[at] == wanted).any())
 
     @cached_property
     def _sources(self) -> tuple[np.ndarray, set[str]]:
-        """Hashes of all source paths (8 bytes an image), and their folders; read when needed."""
+        """Sorted hashes of all source paths (8 bytes an image), and their folders."""
         folders: set[str] = set()
         groups = []
         for number in range(len(self._dataset.places)):
@@ -142,7 +144,7 @@ class PictureFolder:
                 while folder and folder not in folders:
                     folders.add(folder)
                     folder = folder.rpartition("/")[0]
-        return np.concatenate(groups), folders
+        return np.sort(np.concatenate(groups)), folders
 
 
 def write_picture(
