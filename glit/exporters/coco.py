@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from glit.data.rle import read_rle, rle_area
 from glit.dataset.row import captions_of, masks_of
 from glit.exporters.json_file import JsonFile
-from glit.exporters.parts import category_of, local_of, write_picture, xywh
+from glit.exporters.parts import PictureFolder, category_of, local_of, xywh
 
 if TYPE_CHECKING:
     from glit.data.records import Region
@@ -38,6 +38,7 @@ _DECIMALS = 4
 def export_coco(dataset: Dataset, folder: Path, report: Report) -> None:
     """Write the dataset as COCO JSON files and images."""
     (folder / "images").mkdir()
+    pictures = PictureFolder(dataset, folder / "images")
     categories: dict[str, int] = {}
     number = num_captions = 0
     with (
@@ -47,7 +48,7 @@ def export_coco(dataset: Dataset, folder: Path, report: Report) -> None:
         JsonFile(folder / "captions.json", "images", "annotations", first=_FIRST) as captions,
     ):
         for image_id, row in enumerate(dataset, start=1):
-            name = write_picture(row, folder / "images")
+            name = pictures.write(row)
             image = {"id": image_id, "file_name": name, "width": row.width, "height": row.height,
                      "source_path": row.source_path, "sample_id": row.sample_id}  # fmt: skip
             instances.add("images", image)

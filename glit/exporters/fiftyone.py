@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from glit.data.schema import has_captions
 from glit.exporters.json_file import JsonFile
-from glit.exporters.parts import category_of, local_of, several_of, write_picture, xywh
+from glit.exporters.parts import PictureFolder, category_of, local_of, several_of, xywh
 from glit.plain import as_plain
 
 if TYPE_CHECKING:
@@ -49,9 +49,10 @@ _OF_PAIRS = {
 def export_fiftyone(dataset: Dataset, folder: Path, report: Report) -> None:
     """Write the dataset as a FiftyOne dataset folder."""
     (folder / "data").mkdir()
+    pictures = PictureFolder(dataset, folder / "data")
     with JsonFile(folder / "samples.json", "samples") as file:
         for row in dataset:
-            name = write_picture(row, folder / "data")
+            name = pictures.write(row)
             file.add("samples", _sample(row, name, (folder / "data" / name).stat().st_size))
             report(1)
     described = _description(dataset)

@@ -19,7 +19,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glit.exporters.parts import LocatedSentence, crop, local_of, several_of, write_picture
+from glit.exporters.parts import LocatedSentence, PictureFolder, crop, local_of, several_of
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 def export_goal(dataset: Dataset, folder: Path, report: Report) -> None:
     """Write the dataset as GOAL's training list and image crops."""
     (folder / "images").mkdir()
+    pictures = PictureFolder(dataset, folder / "images")
     (folder / "segments").mkdir()
     comma = "\n"
     with (
@@ -44,7 +45,7 @@ def export_goal(dataset: Dataset, folder: Path, report: Report) -> None:
                 without.write(f"{row.source_path}\n")
                 continue
             entry = {
-                "original_filename": f"images/{write_picture(row, folder / 'images')}",
+                "original_filename": f"images/{pictures.write(row)}",
                 "original_caption": row.caption.text,
                 **several_of(row),
                 "segment": [_segment(row, each, rank, folder) for rank, each in enumerate(pairs)],

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from glit.data.schema import CAPTIONS, has_captions
 from glit.dataset.row import captions_of
-from glit.exporters.parts import grounded_of, local_of, write_picture, write_tables
+from glit.exporters.parts import PictureFolder, grounded_of, local_of, write_tables
 
 if TYPE_CHECKING:
     from glit.data.records import Region
@@ -47,17 +47,17 @@ _SCHEMA = pa.schema(
 def export_grit(dataset: Dataset, folder: Path, report: Report) -> None:
     """Write the dataset as GRIT rows."""
     (folder / "images").mkdir()
-    rows = _rows(dataset, folder / "images", report)
+    rows = _rows(dataset, PictureFolder(dataset, folder / "images"), report)
     several = has_captions(dataset.schema)
     schema = _SCHEMA.append(pa.field(*CAPTIONS)) if several else _SCHEMA
     write_tables(rows, schema, folder, "grit", rows_a_group=_ROWS_A_GROUP)
 
 
-def _rows(dataset: Dataset, images: Path, report: Report) -> Iterator[dict[str, Any]]:
+def _rows(dataset: Dataset, pictures: PictureFolder, report: Report) -> Iterator[dict[str, Any]]:
     for row in dataset:
         yield {
             "key": row.sample_id,
-            "file_name": f"images/{write_picture(row, images)}",
+            "file_name": f"images/{pictures.write(row)}",
             "caption": row.caption.text,
             "width": row.width,
             "height": row.height,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glit.exporters.json_file import JsonFile
-from glit.exporters.parts import grounded_of, local_of, several_of, write_picture, xywh
+from glit.exporters.parts import PictureFolder, grounded_of, local_of, several_of, xywh
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 def export_mdetr(dataset: Dataset, folder: Path, report: Report) -> None:
     """Write the dataset as MDETR's JSON files and images."""
     (folder / "images").mkdir()
+    pictures = PictureFolder(dataset, folder / "images")
     number = 0
     with JsonFile(folder / "annotations.json", "images", "annotations", "categories") as file:
         file.add("categories", {"id": 1, "name": "object", "supercategory": "object"})
         for image_id, row in enumerate(dataset, start=1):
-            name = write_picture(row, folder / "images")
+            name = pictures.write(row)
             spans: dict[int, list[list[int]]] = {}
             for region, span in _spans(row):
                 spans.setdefault(region, []).append(span)

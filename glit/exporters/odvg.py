@@ -17,7 +17,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glit.exporters.parts import grounded_of, local_of, several_of, write_picture
+from glit.exporters.parts import PictureFolder, grounded_of, local_of, several_of
 
 if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 def export_odvg(dataset: Dataset, folder: Path, report: Report) -> None:
     """Write the dataset as ODVG lines and images."""
     (folder / "images").mkdir()
+    pictures = PictureFolder(dataset, folder / "images")
     with (folder / "annotations.jsonl").open("w", encoding="utf-8") as file:
         for row in dataset:
-            name = write_picture(row, folder / "images")
+            name = pictures.write(row)
             line = {
                 "filename": name,
                 "file_name": name,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import mimetypes
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,6 +20,7 @@ from glit.runtime.prefetch import batched
 
 if TYPE_CHECKING:
     from glit.data.records import Pair, Region, Sentence
+    from glit.dataset.reader import Dataset
     from glit.dataset.row import Row
 
 NO_CATEGORY = "region"
@@ -103,18 +106,67 @@ def xywh(region: Region) -> list[float]:
     return [x0, y0, x1 - x0, y1 - y0]
 
 
-def write_picture(row: Row, folder: Path) -> str:
+class PictureFolder:
+    """The folder of an export's pictures, which have the names they were ingested under.
+
+    A name that is no file name everywhere, or has the suffix of another format, is altered.
+    """
+
+    def __init__(self, dataset: Dataset, path: Path) -> None:
+        self._dataset, self.path = dataset, path
+
+    def write(self, row: Row) -> str:
+        """Write a row's image file, upright; return its name in the folder, folders included.
+
+        An altered name is never that of another image of the dataset.
+        """
+        return write_picture(row, self.path, is_reserved=self._is_reserved)
+
+    def _is_reserved(self, name: str) -> bool:
+        """Whether an image of the dataset has this path, or needs a folder or a file within it."""
+        hashes, folders = self._sources
+        paths = [name, *map(str, PurePosixPath(name).parents)]
+        wanted = np.array([hash(path) for path in paths], dtype=np.int64)
+        at = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
+        return name in folders or bool((hashes[at] == wanted).any())
+
+    @cached_property
+    def _sources(self) -> tuple[np.ndarray, set[str]]:
+        """Sorted hashes of all source paths (8 bytes an image), and their folders."""
+        folders: set[str] = set()
+        groups = []
+        for number in range(len(self._dataset.places)):
+            table = self._dataset.table(["source_path"], row_group=number)
+            paths = table["source_path"].to_pylist()
+            groups.append(np.fromiter(map(hash, paths), dtype=np.int64, count=len(paths)))
+            for path in paths:
+                folder = path.rpartition("/")[0]
+                while folder and folder not in folders:
+                    folders.add(folder)
+                    folder = folder.rpartition("/")[0]
+        return np.sort(np.concatenate(groups)), folders
+
+
+def write_picture(
+    row: Row, folder: Path, *, is_reserved: Callable[[str], bool] = lambda name: False
+) -> str:
     """Write the image file into a folder, upright; return its name there.
 
-    That is the name it was ingested under, folders included. Its sample's id takes the place of a
-    name that another image has already, or that no file can have.
+    That is the name it was ingested under, folders included, with ``_`` for what no file name
+    holds. Its sample's id takes the place of a name that another image has already, or that no file
+    can have.
+
+    Args:
+        row: of the image.
+        folder: of the pictures.
+        is_reserved: whether an altered name is kept for another image.
     """
     from glit.images import upright_file
 
     data, suffix = upright_file(row.encoded())
     name = _name(row.source_path, suffix)
     try:
-        if not name:
+        if not name or (name != row.source_path and is_reserved(name)):
             raise FileExistsError
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         with (folder / name).open("xb") as file:

@@ -6,16 +6,18 @@ import csv
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TextIO
 
 from glit.errors import InputError, cut
 from glit.images import IMAGE_SUFFIXES
 
 _DELIMITERS = (",", ";", "\t")
-_NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+_NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "'|'"}
+_EXCEL = re.compile(r'"?sep=([,;\t|])"?\s*', re.IGNORECASE)
+"""A line before the header by which Excel takes a separator."""
 _NEXT_ROW = re.compile(
-    rf"^[^\n]{{0,400}}(?:{'|'.join(map(re.escape, sorted(IMAGE_SUFFIXES)))})\"?[,;\t]",
+    rf"^[^\n]{{0,400}}(?:{'|'.join(map(re.escape, sorted(IMAGE_SUFFIXES)))})\"?[,;\t|]",
     re.IGNORECASE | re.MULTILINE,
 )
 """Pattern of a line inside a quoted field whose quote was meant to end before it."""
@@ -26,7 +28,8 @@ def csv_rows(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """The rows of a CSV file and their numbers; the header is row 1.
 
-    Fields are separated by commas, semicolons or tabs, as the header says.
+    Fields are separated by commas, semicolons or tabs, as the header says, or by what Excel's line
+    ``sep=;`` before the header names.
 
     Args:
         stream: opened with ``newline=""``.
@@ -40,8 +43,12 @@ def csv_rows(
     number = 1
     try:
         first = stream.readline()
-        delimiter, spaced = _dialect(first, is_known)
+        named = _EXCEL.fullmatch(first)
+        header_line = stream.readline() if named else first
+        delimiter, spaced = _dialect(header_line, is_known, named[1] if named else _DELIMITERS)
         stream.seek(0)
+        if named:
+            stream.readline()
         reader = csv.reader(stream, delimiter=delimiter, strict=True, skipinitialspace=spaced)
         header = [name.strip() for name in _next_row(reader) or ()]
         twice = [name for name, count in Counter(header).items() if name and count > 1]
@@ -57,20 +64,33 @@ def csv_rows(
             f"{file}: not valid CSV after row {number} ({error}); is a quote left open?"
         ) from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{file}: not valid CSV in UTF-8 ({error})") from error
+        raise InputError(
+            f"{file}: not valid CSV in UTF-8 ({error}); save it as CSV UTF-8"
+        ) from error
 
 
-def _dialect(header: str, is_known: Callable[[str], bool]) -> tuple[str, bool]:
+def _dialect(
+    header: str, is_known: Callable[[str], bool], delimiters: Sequence[str]
+) -> tuple[str, bool]:
     """The separator by which most names of a header are known, and whether a space follows it."""
 
     def names(delimiter: str) -> list[str]:
         return next(csv.reader([header], delimiter=delimiter), [])
 
     def known(delimiter: str) -> int:
-        return sum(is_known(name.strip().strip('"')) for name in names(delimiter))
+        return sum(is_known(name.strip().strip('"').lower()) for name in names(delimiter))
 
-    best = max(_DELIMITERS, key=known)  # of equal ones the first
+    best = max(delimiters, key=known)  # of equal ones the first
     return best, any(name.startswith(" ") for name in names(best))
+
+
+def lower_case_note(found: Iterable[str], wanted: Iterable[str]) -> str:
+    """The end of an error about a missing name, if a name differs from a wanted one in capitals.
+
+    >>> lower_case_note(["Path"], ["path"]), lower_case_note(["where"], ["path"])
+    (' (lower case)', '')
+    """
+    return " (lower case)" if {name.strip().lower() for name in found} & set(wanted) else ""
 
 
 def _next_row(reader: Iterator[list[str]]) -> list[str] | None:

@@ -15,7 +15,7 @@ from itertools import chain, islice
 
 from glit.errors import InputError, cut
 from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of, tells_nothing
-from glit.inputs.csv_rows import csv_rows
+from glit.inputs.csv_rows import csv_rows, lower_case_note
 from glit.inputs.files import ImageFiles
 from glit.runtime.prefetch import map_ahead
 from glit.storage.members import SUFFIXES, is_shard, sidecar_roles, spelt_on_disk, stem
@@ -313,6 +313,7 @@ def _names_in(file: str, lines: io.TextIOWrapper) -> Iterator[tuple[int, str]]:
             if "path" not in row:
                 raise InputError(
                     f"{file}: found the columns {cut(', '.join(row))}, want one named 'path'"
+                    f"{lower_case_note(row, ['path'])}"
                 )
             if row["path"]:
                 yield number, row["path"]

@@ -22,7 +22,7 @@ from duckdb import DuckDBPyConnection
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.limits import BATCH_BYTES
 from glit.errors import InputError, cut, first_line
-from glit.inputs.csv_rows import csv_rows
+from glit.inputs.csv_rows import csv_rows, lower_case_note
 from glit.inputs.lookup import UserTable
 from glit.inputs.region_file import BOXES
 from glit.runtime.prefetch import batched_by_weight
@@ -265,7 +265,7 @@ def pick(
             return value
     raise InputError(
         f"{file}: row {number} has the keys {', '.join(map(str, row))}; "
-        f"want one of {', '.join(keys)}"
+        f"want one of {', '.join(keys)}{lower_case_note(map(str, row), keys)}"
     )
 
 

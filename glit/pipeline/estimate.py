@@ -16,11 +16,9 @@ from glit.planning.recipe import recipe_of_build
 from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
 from glit.storage.store import Store
+from glit.work.listing import images_in_chunk
 from glit.work.state import read_state
 from glit.work.timeline import Timeline, read_timelines
-
-_CHUNK = 256
-"""Images in a chunk of a large build whose recipe does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,12 +215,12 @@ def _sizes(store: Store, images: int, num_stages: int) -> dict[str, Any]:
     of_data = sum(entry.bytes for entry in manifest.data_files.values())
     num_bytes = round(of_data / manifest.counts.shipped * shipped)
     pack = recipe.of(PackConfig)
-    chunk = recipe.of(IngestConfig).chunk_size or _CHUNK
+    chunk = images_in_chunk(recipe.of(IngestConfig).chunk_size, images)
     tokens = dataset_statistics(store, manifest).tokens
     return {
         "shipped": shipped,
         "data_bytes": num_bytes,
         "data_files": max(pack.min_files, math.ceil(num_bytes / (pack.max_file_mb * 1e6))),
-        "work_files": math.ceil(images / chunk) * num_stages,
+        "work_files": math.ceil(images / chunk) * (num_stages + 1),  # and the ledger
         "caption_tokens": None if tokens is None else round(tokens.mean * shipped),
     }

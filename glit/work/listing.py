@@ -101,6 +101,15 @@ def open_listing(listing: Any) -> BoundedParquet:
     return BoundedParquet(listing, page_checksum_verification=True)
 
 
+def images_in_chunk(chunk_size: int, total: int) -> int:
+    """``ingest.chunk_size``; for 0 a sixteenth of all images, at least 16 and at most 256.
+
+    >>> images_in_chunk(0, 300), images_in_chunk(0, 10_000), images_in_chunk(64, 300)
+    (19, 256, 64)
+    """
+    return chunk_size or min(256, max(16, -(-total // 16)))
+
+
 def _write_chunks(
     reader: pa.RecordBatchReader,
     writer: pq.ParquetWriter,
@@ -111,7 +120,7 @@ def _write_chunks(
 ) -> list[Chunk]:
     """Write so many images, given in order, in row groups of one chunk each, as a series after the
     chunks ``before``, which are written already; all chunks."""
-    size = chunk_size or min(256, max(16, -(-total // 16)))
+    size = images_in_chunk(chunk_size, total)
     series = before[-1].series + 1 if before else 0
     chunks = list(before)
     for rows in _exactly(reader, size * max(1, BATCH // size)):

@@ -13,7 +13,7 @@ from building import png, run_build
 from glit.dataset.reader import Dataset
 from glit.dataset.row import masks_of
 from glit.exporters import export
-from glit.exporters.parts import write_picture
+from glit.exporters.parts import local_of, write_picture
 from glit.exporters.without_grid import without_grid
 
 
@@ -83,6 +83,44 @@ def test_a_name_that_is_taken_is_not_written_over(mixed, tmp_path, first, second
     other = replace(row, source_path=second, sample_id="ID", image=two)
     assert write_picture(other, tmp_path) == "ID.png"
     assert (tmp_path / first).read_bytes() == one and (tmp_path / "ID.png").read_bytes() == two
+
+
+@pytest.fixture(scope="module")
+def unsafe(tmp_path_factory) -> Dataset:
+    """Images whose names are altered, before and after those that have these names."""
+    folder = tmp_path_factory.mktemp("unsafe")
+    names = ("q?x.png", "q_x.png", "a?.png", "a_.png/b.png", "k?.png/b.png", "k_.png", "z:.png",
+             "w.jpeg", "w.png", "d?/e.png", "d_/f.png")  # fmt: skip
+    for number, name in enumerate(names):
+        (folder / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "in" / name).write_bytes(png(seed=number))
+        (folder / "in" / name).with_suffix(".txt").write_text("A red circle.")
+    run_build(
+        folder / "in", folder / "out", recipe="mini", overrides=["caption.backend=sidecar"]
+    )  # fmt: skip
+    return Dataset(folder / "out")
+
+
+@pytest.mark.parametrize("to", ["coco", "fiftyone", "goal", "grit", "mdetr", "odvg"])
+def test_an_altered_name_is_never_that_of_another_image(unsafe, tmp_path, to):
+    export(unsafe, to=to, output=tmp_path / to)
+    folder = tmp_path / to / ("data" if to == "fiftyone" else "images")
+    ids = {row.source_path: row.sample_id for row in unsafe}
+    wanted = {
+        "q?x.png": f"{ids['q?x.png']}.png", "q_x.png": "q_x.png",
+        "a?.png": f"{ids['a?.png']}.png", "a_.png/b.png": "a_.png/b.png",
+        "k?.png/b.png": f"{ids['k?.png/b.png']}.png", "k_.png": "k_.png",
+        "z:.png": "z_.png",
+        "w.jpeg": f"{ids['w.jpeg']}.png", "w.png": "w.png",
+        "d?/e.png": "d_/e.png", "d_/f.png": "d_/f.png",
+    }  # fmt: skip
+    assert {row.source_path for row in unsafe} == set(wanted)
+    for row in unsafe:
+        if to != "goal" or local_of(row):  # it takes no others
+            assert (folder / wanted[row.source_path]).read_bytes() == row.encoded()
+    if to == "coco":
+        images = json.loads((tmp_path / "coco" / "instances.json").read_text())["images"]
+        assert {image["source_path"]: image["file_name"] for image in images} == wanted
 
 
 def test_regions_of_the_grid_stay_behind(mixed, tmp_path):

@@ -60,6 +60,47 @@ def test_separators_and_line_ends(delimiter, end):
     assert [row for _, row in found] == judge.to_dict("records")
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("line", ["sep={}", '"sep={}"', "SEP={}"])
+def test_the_first_line_of_excel_names_the_separator(tmp_path, delimiter, end, line):
+    text = end.join(
+        [line.format(delimiter), f"path{delimiter}caption", f"a.png{delimiter}A dog.", ""]
+    )
+    assert rows(text) == [(2, {"path": "a.png", "caption": "A dog."})]
+    file = written(tmp_path, "c.csv", text)
+    assert list(read_captions(file, str(tmp_path))) == [("a.png", "A dog.", 2, None)]
+
+
+def test_a_row_after_the_separator_of_excel_is_checked_too():
+    with pytest.raises(InputError, match=r"row 2 has 3 fields.* holds '\|' or a line break"):
+        rows("sep=|\npath|caption\na.png|A|B\n")
+    with pytest.raises(InputError, match="takes in the row that begins with 'b.png|'"):
+        rows('sep=|\npath|caption\na.png|"A dog\nb.png|5"\n')
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("Path;caption", r"row 2 has the keys Path, caption; want one of path, .*\(lower case\)"),
+        ("path,CAPTION", r"row 2 .*want one of caption, .*\(lower case\)"),
+        ("where,caption", r"want one of path, file_name, filename, image, source_path$"),
+    ],
+)
+def test_names_in_capitals_are_said_to_be_wanted_in_lower_case(tmp_path, header, message):
+    text = f"{header}\na.png{';' if ';' in header else ','}A dog.\n"
+    with pytest.raises(InputError, match=message):
+        list(read_captions(written(tmp_path, "c.csv", text), str(tmp_path)))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_another_encoding_is_refused_with_the_way_to_mend_it(tmp_path, encoding):
+    file = tmp_path / "c.csv"
+    file.write_bytes("path,caption\na.png,A café.\n".encode(encoding))
+    with pytest.raises(InputError, match=r"not valid CSV in UTF-8 .*save it as CSV UTF-8"):
+        list(read_captions(file, str(tmp_path)))
+
+
 def test_a_caption_of_several_lines_and_a_space_after_commas():
     assert rows('path, caption\na.png, "One.\nTwo, three."\n') == [
         (2, {"path": "a.png", "caption": "One.\nTwo, three."})
@@ -107,6 +148,19 @@ def test_lists_of_images(tmp_path):
     for name, text in {"l.csv": "path,x\na.png,1,2\n", "l.txt": "a\0.png\n"}.items():
         with pytest.raises(InputError, match="row 2 has 3 fields|line 1 holds a NUL"):
             list(entries(find_source(str(written(tmp_path, name, text)))))
+
+
+def test_a_list_with_path_in_capitals(tmp_path):
+    from glit.inputs.source import entries
+
+    with pytest.raises(InputError, match=r"columns Path, want one named 'path' \(lower case\)"):
+        list(entries(find_source(str(written(tmp_path, "l.csv", "Path\na.png\n")))))
+    assert [
+        each.path
+        for each in entries(
+            find_source(str(written(tmp_path, "m.csv", "sep=;\npath;x\na.png;1\n")))
+        )
+    ] == ["a.png"]
 
 
 def test_json_that_is_too_deep_or_too_long(tmp_path):

@@ -49,12 +49,21 @@ def test_a_real_build_is_timed_and_the_command_prints_it(pilot, run_glit):
     assert all(0 < each.hours[0] <= each.hours[1] for each in found.stages)
     assert [each.samples for each in found.stages] == [8000, 7000, 7000, 7000, 7000]
     assert (found.shipped, found.data_files, found.caption_tokens) == (7000, 8, 7000 * 8)
-    assert found.work_files == 32 * 3  # chunks of 256, three steps that keep tables
+    assert found.work_files == 32 * 4  # chunks of 256; three steps that keep tables, the ledger
     assert found.cost == tuple(2 * hours for hours in found.hours)
     done = run_glit("estimate", pilot, "-n", "8k", "--cores", "4", "--price", "2")
     assert done.code == 0 and "cost: " in done.output and "7000 samples" in done.output
     plain = json.loads(run_glit("estimate", pilot, "-n", "8k", "--cores", "4", "--json").output)
     assert plain["hours"] == list(found.hours) and plain["cost"] is None
+
+
+def test_work_files_are_those_that_a_build_writes(pilot):
+    written = len([*(pilot / "work").glob("*/*.parquet")])
+    assert glit.estimate(pilot, images=8).work_files == written == 4  # one chunk
+    sizes = {300: 19, 100: 16, 5_000: 256}  # images in a chunk: a sixteenth of all, 16 to 256
+    for images, size in sizes.items():
+        assert glit.estimate(pilot, images=images).work_files == 4 * -(-images // size)
+    assert glit.estimate(pilot, images=10_000_000).work_files * 7 == 4 * 273_441  # of six stages
 
 
 def test_stages_of_one_place_take_turns_and_machines_share_them_out(pilot, monkeypatch):
