@@ -180,7 +180,7 @@ def test_a_disk_that_fills_up(scenes, tmp_path, warm_glit):
     small = tmp_path / "small"
     small.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", small]).returncode:
-        pytest.skip("no right to mount a small disk")
+        pytest.skip("mount refuses a tmpfs of 600 kB; wants root")
     try:
         arguments = [
             "build", scenes / "images", "-o", small / "out", "-r", "mini", "--executor", "local",

@@ -129,7 +129,7 @@ class Usage(NamedTuple):
 
 
 class Meter:
-    """Counts the tokens and the repeated requests of a captioner; safe for threads.
+    """Counts the tokens and the repeated requests of a captioner; thread-safe.
 
     >>> meter = Meter()
     >>> meter.add(tokens=700), meter.add(tokens=65), meter.add(requests_repeated=1)
@@ -177,7 +177,7 @@ class Captioner(Protocol):
 
 
 class ContinuousCaptioner(Protocol):
-    """Answers images as they come, many at a time, each when it is done; safe for threads."""
+    """Answers images as they come, many at a time, each when it is done; thread-safe."""
 
     def asking(self, prompt: str, keys: Keys | None = None) -> Self:
         """Return a view of this model with another prompt; it is valid as long as this model.

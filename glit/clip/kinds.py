@@ -94,7 +94,7 @@ def assemble(
 
 
 def open_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> Any:
-    """A model of one of the :data:`~glit.clip.model_types.KINDS`.
+    """Load a model of one of the :data:`~glit.clip.model_types.KINDS`.
 
     Raises:
         WeightsError: the folder holds another kind of model, a part of one, or none that can be

@@ -30,8 +30,10 @@ def is_naflex(folder: Path) -> bool:
 
 
 def wants_lower_case(path: Path) -> bool:
-    """Return whether texts are to be in lower case that the folder's own tokenizer would not
-    change: SigLIP 2 is published with Gemma's, and was trained on texts without capitals.
+    """Return whether texts have to be lower-cased before the folder's own tokenizer reads them.
+
+    SigLIP 2 was trained on lower-case texts, and is published with Gemma's tokenizer, which keeps
+    capitals.
     """
     said = path / "tokenizer_config.json"
     kind = said.read_text(encoding="utf-8") if said.is_file() else ""

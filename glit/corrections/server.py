@@ -25,7 +25,7 @@ _MOST_FOUND = 200
 
 
 class Samples:
-    """The samples to correct, and what was said of them so far; safe for threads.
+    """The samples to correct, and what was said of them so far; thread-safe.
 
     Args:
         dataset: a finished one.

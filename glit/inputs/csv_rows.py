@@ -85,7 +85,7 @@ def _dialect(
 
 
 def lower_case_note(found: Iterable[str], wanted: Iterable[str]) -> str:
-    """The end of an error about a missing name, if a name differs from a wanted one in capitals.
+    """Return a hint for an error about a missing column: empty unless one has the name in capitals.
 
     >>> lower_case_note(["Path"], ["path"]), lower_case_note(["where"], ["path"])
     (' (lower case)', '')

@@ -148,7 +148,8 @@ def _region(
 
 
 def _are_shares(entries: Sequence[dict[str, Any]]) -> bool:
-    """Return whether boxes that are called pixels can only be shares of the image."""
+    """Return whether all boxes are called pixels, but must be shares of the image's size: no number
+    is above 1, and some are fractions."""
     pixels = [key for key in ("box", *BOXES) if key not in SHARES]
     boxes = [entry[key] for entry in entries for key in pixels if key in entry]
     numbers = [float(each) for box in boxes for each in box]

@@ -54,7 +54,7 @@ ANSWERS["repairs"] = ANSWERS["pairs"]
 
 
 class AuditQuestions:
-    """The items of a plan and one person's verdicts; safe for threads.
+    """The items of a plan and one person's verdicts; thread-safe.
 
     Args:
         dataset: the one that the plan was made for.

@@ -48,7 +48,7 @@ class LabelSite(Site):
 
 
 class PairQuestions:
-    """The pairs to judge and the answers so far; safe for threads."""
+    """The pairs to judge and the answers so far; thread-safe."""
 
     def __init__(self, dataset: Dataset, answers: Path, *, num: int, seed: int) -> None:
         self._dataset = dataset

@@ -23,7 +23,7 @@ def best_device() -> str:
 
 def accelerators() -> list[str]:
     """The accelerators of this process, fastest first."""
-    if importlib.util.find_spec("torch") is None or not _asks_torch():
+    if importlib.util.find_spec("torch") is None or not _may_have_gpu():
         return []
     import torch
 
@@ -31,8 +31,9 @@ def accelerators() -> list[str]:
     return [name for name, here in found.items() if here]
 
 
-def _asks_torch() -> bool:
-    """Return False where torch has no GPU for sure: its import takes longer than a small build."""
+def _may_have_gpu() -> bool:
+    """Return False if torch cannot find a GPU here; found out without importing it, which takes
+    longer than a small build."""
     if "torch" in sys.modules or not sys.platform.startswith("linux"):
         return True
     if any(map(os.path.exists, _OTHERS)):

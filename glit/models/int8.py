@@ -51,7 +51,11 @@ class Int8Linear(nn.Module):
 
 
 def _quantized(rows_RI: Tensor, largest: int) -> tuple[Tensor, Tensor]:
-    """Rows of whole numbers up to a largest, and the scale [R, 1] of each."""
+    """Round float rows [R, I] to whole numbers from -largest to largest.
+
+    Returns:
+        The numbers, int8 [R, I], and the scale of each row, float32 [R, 1].
+    """
     scale_R1 = rows_RI.abs().amax(1, keepdim=True).clamp_min(1e-30) / largest
     return (rows_RI / scale_R1).round_().to(torch.int8), scale_R1
 

@@ -16,7 +16,8 @@ from glit.recipes.resources import is_mini_folder
 
 _LEGACY_END = 2
 _FEW = 64
-"""Fewer texts than these are not worth the threads of a batch, which cost half as much again."""
+"""Number of texts from which on they are tokenised as a batch: of fewer, its threads cost half as
+much CPU time again as they save."""
 
 
 class SpanTokenizer(Protocol):

@@ -103,6 +103,8 @@ def test_the_report_names_instructions_and_says_if_the_machine_was_busy(random_t
 
 
 def test_limits_of_instructions_are_named(monkeypatch):
+    for name in ("ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     assert describe_machine("cpu")["instructions"].endswith(", ONEDNN_MAX_CPU_ISA=AVX2")
 

@@ -23,7 +23,9 @@ from glit.stages.caption import CaptionConfig
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig
 
-needs_exact = pytest.mark.skipif(not is_exact(), reason="adds products of 8 bits wrongly")
+needs_exact = pytest.mark.skipif(
+    not is_exact(), reason="this machine adds products of 8 bits wrongly, so glit refuses them"
+)
 
 
 @needs_exact

@@ -21,7 +21,9 @@ from glit.training.decode_processes import IS_SUPPORTED, DecodeProcesses, Reques
 from glit.training.objectives.global_local import GlobalLocal
 from glit.training.setup import prepare
 
-pytestmark = pytest.mark.skipif(not IS_SUPPORTED, reason="Linux alone")
+pytestmark = pytest.mark.skipif(
+    not IS_SUPPORTED, reason="decoding processes need memfd_create, which Linux has"
+)
 END_S = 60
 """The longest that a process may take to end."""
 

@@ -55,7 +55,7 @@ class Column:
 
     @property
     def has_8_bits(self) -> bool:
-        """True if the models that propose and match have 8 bits; else as the recipe says."""
+        """True if proposer and matcher run with ``precision = "int8"``, not with the recipe's."""
         return self.key.endswith("int8")
 
 
