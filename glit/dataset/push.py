@@ -1,7 +1,8 @@
 """Upload a finished dataset to a dataset repository of the Hugging Face Hub.
 
-The manifest goes up last, as in a folder: a repository with a manifest holds a complete dataset.
-Up to ``_FILES_A_COMMIT`` files are one commit; readers see all of it or what was there before.
+All bytes are uploaded before the first commit. The manifest is committed last, as in a folder: a
+repository with a manifest holds a complete dataset. Up to ``_FILES_A_COMMIT`` files are one commit;
+readers see all of it or what was there before. Data files of an earlier state go with the last.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,11 +97,12 @@ def push(
         stale = _stale(where, there, files)
         known = {name: each.sha256 for name, each in manifest.files.items()}
         missing = [n for n in files if not _is_there(files[n], there.get(n), known.get(n, ""))]
+        first = []
         if len(missing) > _FILES_A_COMMIT and MANIFEST in there:
             # no complete dataset is there until the last commit
-            stale.append(MANIFEST)
+            first = [MANIFEST]
             missing = [*(name for name in missing if name != MANIFEST), MANIFEST]
-        _upload(api, repository, {name: files[name] for name in missing}, stale, told)
+        _upload(api, repository, {name: files[name] for name in missing}, first, stale, told)
     return Pushed(
         address=where,
         url=f"{api.endpoint}/datasets/{repository}",
@@ -141,31 +143,36 @@ def _open_hub(repository: str) -> Any:
     return HfApi(endpoint=endpoint())
 
 
-def _files_of(root: Path, checked: Container[str]) -> dict[str, Path | bytes]:
-    """Files by their path in the dataset, the data first: no work folder, nothing hidden, and no
-    links out of the folder but those whose bytes are checked.
+def _files_of(root: Path, checked: Iterable[str]) -> dict[str, Path | bytes]:
+    """Files by their path in the dataset, those of the manifest first: no work folder, nothing
+    hidden, and no links out of the folder but those whose bytes are checked.
+
+    Args:
+        root: the dataset's folder.
+        checked: files that the manifest names. A folder of theirs can be a link.
 
     Raises:
-        InputError: the card is such a link.
+        InputError: the card is a link out of the folder.
     """
-    found: dict[str, Path | bytes] = {}
+    found: dict[str, Path | bytes] = {name: root / name for name in checked}
     for folder, folders, names in os.walk(root):
         below = Path(folder).relative_to(root)
         folders[:] = sorted(
             name
             for name in folders
-            if not name.startswith(".") and (below / name).as_posix() != "work"
+            if not name.startswith(".") and (below / name).as_posix() not in ("work", "data")
         )
         for name in sorted(names):
             path = Path(folder, name)
             place = (below / name).as_posix()
-            if name.startswith(".") or TEMPORARY_MARK in name or not path.is_file():
+            hidden = name.startswith(".") or TEMPORARY_MARK in name
+            if place in found or hidden or not path.is_file():
                 continue
-            if place in checked or path.resolve().is_relative_to(root.resolve()):
+            if path.resolve().is_relative_to(root.resolve()):
                 found[place] = path
             elif place == _CARD:
                 raise InputError(f"{path}: a link out of the dataset; put a copy in its place")
-    return dict(sorted(found.items(), key=lambda each: not each[0].startswith("data/")))
+    return found
 
 
 def _card(path: Path, licence: str) -> tuple[str, str]:
@@ -282,32 +289,42 @@ def _upload(
     api: Any,
     repository: str,
     missing: dict[str, Path | bytes],
+    first: list[str],
     stale: list[str],
     told: StageProgress,
 ) -> None:
-    """Upload and commit; what was uploaded before a cut is not uploaded again."""
+    """Upload, then commit; what was uploaded before a cut is not uploaded again.
+
+    Args:
+        api: the Hub's client; so is ``repository`` its name there.
+        missing: files to add, by path.
+        first: paths that the first commit removes; the last removes the ``stale``.
+        stale: see above.
+        told: what to tell.
+    """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
-    names = list(missing)
-    groups = [names[at : at + _FILES_A_COMMIT] for at in range(0, len(names), _FILES_A_COMMIT)]
-    told.begin("upload", total=len(names), done=0, drops=False)
-    for group in groups or ([[]] if stale else []):
-        adds = []
-        for name in group:
-            file = missing[name]
-            source = file if isinstance(file, bytes) else str(file)
-            adds.append(CommitOperationAdd(path_in_repo=name, path_or_fileobj=source))
-        for at in range(0, len(adds), _FILES_AT_ONCE):
-            part = adds[at : at + _FILES_AT_ONCE]
-            api.preupload_lfs_files(repository, part, repo_type="dataset", free_memory=False)
-            told.advance(len(part))
+    adds = [
+        CommitOperationAdd(
+            path_in_repo=name, path_or_fileobj=file if isinstance(file, bytes) else str(file)
+        )
+        for name, file in missing.items()
+    ]
+    told.begin("upload", total=len(adds), done=0, drops=False)
+    for at in range(0, len(adds), _FILES_AT_ONCE):
+        part = adds[at : at + _FILES_AT_ONCE]
+        api.preupload_lfs_files(repository, part, repo_type="dataset", free_memory=False)
+        told.advance(len(part))
+    groups = [adds[at : at + _FILES_A_COMMIT] for at in range(0, len(adds), _FILES_A_COMMIT)]
+    groups = groups or ([[]] if stale else [])
+    for number, group in enumerate(groups, start=1):
+        gone = (first if number == 1 else []) + (stale if number == len(groups) else [])
         api.create_commit(
             repository,
-            [*(CommitOperationDelete(path_in_repo=name) for name in stale), *adds],
+            [*(CommitOperationDelete(path_in_repo=name) for name in gone), *group],
             commit_message="Upload a dataset with glit",
             repo_type="dataset",
         )
-        stale = []
 
 
 @contextlib.contextmanager

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.data.bounded_parquet import BoundedParquet, TooMuch
-from glit.data.schema import META_TOKENIZER, is_readable
+from glit.data.schema import META_TOKENIZER
 from glit.dataset.columns import RowGroup
 from glit.dataset.footers import Footers
 from glit.dataset.manifest import read_manifest
 from glit.dataset.row import Row
-from glit.dataset.row_checks import check_row_groups, row_faults
+from glit.dataset.row_checks import file_faults, row_faults
 from glit.errors import DatasetError, InputError, first_line
 from glit.inputs.files import ImageFiles
 from glit.storage.store import Store, inside
@@ -255,10 +255,6 @@ class Dataset:
     def _checked_footer(self, name: str) -> pq.FileMetaData:
         try:
             footer = self._footers.get(name)
-            if not is_readable(footer.schema.to_arrow_schema(), self.manifest.schema_version):
-                raise ValueError("its columns are not those of the schema")
-            check_row_groups(footer)
-            return footer
         except TooMuch as error:
             raise DatasetError(f"{self.path}/{name}: {error}") from error
         except (OSError, ValueError, pa.ArrowException) as error:
@@ -266,6 +262,11 @@ class Dataset:
                 f"{self.path}/{name}: not a readable Parquet file ({first_line(error)}); "
                 "run 'glit verify' and repair the dataset"
             ) from error
+        for fault in file_faults(footer, name, self.manifest):
+            raise DatasetError(
+                f"{self.path}/{name}: {fault}; run 'glit verify' and repair the dataset"
+            )
+        return footer
 
     def _read(self, name: str, columns: list[str] | None, group: int | None) -> pa.Table:
         where = "" if group is None else f" row group {group}"

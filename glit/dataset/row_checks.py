@@ -6,8 +6,10 @@ become crops. The checks are over whole columns of a row group, some millisecond
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +17,25 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from glit.data.rle import checked_mask
-from glit.data.schema import BY_HAND, GROUNDING, LATER_FIELDS, MASK, PHRASE
+from glit.data.schema import (
+    BY_HAND,
+    GROUNDING,
+    LATER_FIELDS,
+    MASK,
+    META_HUGGINGFACE,
+    META_SCHEMA_VERSION,
+    META_TOKENIZER,
+    PHRASE,
+    further_columns,
+    hf_feature,
+    is_readable,
+)
+from glit.errors import cut, first_line
+from glit.plain import as_plain
 from glit.rights.statements import C2PA, MINING, is_rights
+
+if TYPE_CHECKING:
+    from glit.dataset.manifest import Manifest
 
 _COMPUTE: Any = pyarrow.compute  # its functions are made at run time
 MOST_ROWS = 100_000
@@ -65,20 +84,68 @@ def row_faults(table: pa.Table) -> Iterator[tuple[int, str]]:
     yield from faults
 
 
-def check_row_groups(metadata: pq.FileMetaData) -> None:
-    """Check from the footer that each row group of a file fits in memory.
+def file_faults(footer: pq.FileMetaData, name: str, manifest: Manifest) -> Iterator[str]:
+    """Compare the footer of a data file with the manifest, and with what fits in memory.
 
-    Raises:
-        ValueError: one has too many rows or bytes.
+    Args:
+        footer: of the file.
+        name: the file's in the manifest.
+        manifest: of the dataset.
     """
-    for index in range(metadata.num_row_groups):
-        group = metadata.row_group(index)
+    schema = footer.schema.to_arrow_schema()
+    yield from column_faults(schema, manifest)
+    yield from _metadata_faults(schema, manifest)
+    rows = manifest.files[name].rows
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    if not groups or not all(group.num_rows for group in groups):
+        yield "it, or a row group of it, has no rows"
+    elif footer.num_rows != rows:
+        yield f"{footer.num_rows} rows, the manifest says {rows}"
+    for index, group in enumerate(groups):
         many = group.num_rows > MOST_ROWS
         if many or (group.num_rows > 1 and group.total_byte_size > MOST_BYTES):
-            raise ValueError(
+            yield (
                 f"row group {index} has {group.num_rows} rows and {group.total_byte_size} bytes, "
                 f"at most {MOST_ROWS} rows and {MOST_BYTES} bytes are read at once"
             )
+
+
+def column_faults(schema: pa.Schema, manifest: Manifest) -> Iterator[str]:
+    """Compare the columns of a data file with those of the format and of the manifest."""
+    further = {name: hf_feature(kind) for name, kind in further_columns(schema)}
+    twice = sorted(name for name, number in Counter(schema.names).items() if number > 1)
+    if twice:
+        yield f"its column {cut(twice[0])} is there more than once"
+    elif not is_readable(schema, manifest.schema_version):
+        yield "its columns are not those of the schema"
+    elif further != manifest.columns:
+        names = sorted({*further} ^ {*manifest.columns}) or sorted(further)
+        yield f"its further columns are not the manifest's ({cut(', '.join(names))})"
+
+
+def _metadata_faults(schema: pa.Schema, manifest: Manifest) -> Iterator[str]:
+    """Compare a data file's key-value metadata with the schema and the manifest."""
+    found: dict[bytes, Any] = {}
+    for key in (META_SCHEMA_VERSION, META_TOKENIZER, META_HUGGINGFACE):
+        if key not in (schema.metadata or {}):
+            yield f"the metadata {key.decode()} is missing"
+            continue
+        try:
+            found[key] = json.loads(schema.metadata[key])
+        except (ValueError, RecursionError) as error:
+            yield f"the metadata {key.decode()} is damaged ({first_line(error)})"
+    if found.get(META_SCHEMA_VERSION, manifest.schema_version) != manifest.schema_version:
+        yield "its schema version is not the manifest's"
+    tokenizer = as_plain(manifest.tokenizer)
+    if found.get(META_TOKENIZER, tokenizer) != tokenizer:
+        yield "its tokenizer is not the manifest's"
+    if META_HUGGINGFACE in found:
+        try:
+            named = [*found[META_HUGGINGFACE]["info"]["features"]]
+        except (LookupError, TypeError):
+            named = []
+        if sorted(named) != sorted(schema.names):
+            yield f"the metadata {META_HUGGINGFACE.decode()} does not name the columns"
 
 
 class _Lists:

@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.compute
 
 from glit.data.bounded_parquet import BoundedParquet
-from glit.data.schema import BY_HAND, CAPTIONS, has_captions, is_readable
+from glit.data.schema import BY_HAND, CAPTIONS, has_captions
 from glit.dataset.columns import NestedColumn
 from glit.dataset.manifest import Manifest, Recorded, some_from_files
 from glit.dataset.reader import Dataset
 from glit.dataset.rights_figures import FIELDS as RIGHTS_FIELDS
 from glit.dataset.rights_figures import count_rights, has_rights, merged
-from glit.dataset.row_checks import check_row_groups, nulls
+from glit.dataset.row_checks import file_faults, nulls
 from glit.errors import DatasetError, InputError, first_line
 from glit.models.tokenizer import TextTokenizer
 from glit.runtime.prefetch import map_ahead
@@ -244,12 +244,12 @@ def dataset_statistics(
         InputError: the dataset has no rows.
     """
     counting = None if tokenizer is None else tokenizer[1]
-    version, found = manifest.schema_version, CaptionTally()
+    found = CaptionTally()
 
     def count(name: str) -> CaptionTally:
         own = CaptionTally()
         try:
-            for table in _tables(store, name, version):
+            for table in _tables(store, name, manifest):
                 own.rows(table, counting)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise DatasetError(
@@ -281,18 +281,15 @@ def narrowed_statistics(dataset: Dataset) -> Statistics:
     return found.statistics(dataset.manifest, tokenizer=dataset.manifest.tokenizer.name)
 
 
-def _tables(store: Store, name: str, version: int) -> Iterator[pa.Table]:
+def _tables(store: Store, name: str, manifest: Manifest) -> Iterator[pa.Table]:
     """Some thousand rows at a time of a data file, with the fields that are counted."""
     if store.is_local and not os.path.isfile(store.full(name)):
         raise OSError("missing, or no regular file")
     with BoundedParquet(store.for_arrow(name), pre_buffer=not store.is_local) as file:
-        if not is_readable(file.schema_arrow, version):
-            raise ValueError("its columns are not those of the schema")
-        check_row_groups(file.metadata)
+        for fault in file_faults(file.metadata, name, manifest):
+            raise ValueError(fault)
         if store.is_local:
             file.check()
-        if not file.metadata.num_row_groups:
-            return
         columns = _columns(file.schema_arrow)
         # from the first row group: a ParquetFile's schema would keep its footer in memory for good
         group = file.metadata.row_group(0)

@@ -26,13 +26,7 @@ from glit.data.schema import (
     ATTACHED,
     DROPS_SCHEMA,
     DUPLICATES_SCHEMA,
-    META_HUGGINGFACE,
-    META_SCHEMA_VERSION,
-    META_TOKENIZER,
     WITH_DISTANCE,
-    dataset_columns,
-    further_columns,
-    hf_feature,
 )
 from glit.dataset.by_hand import by_hand_of, with_by_hand
 from glit.dataset.certificate import faults
@@ -47,11 +41,10 @@ from glit.dataset.manifest import (
 )
 from glit.dataset.reader import Dataset
 from glit.dataset.recorded_rules import pairings_of
-from glit.dataset.row_checks import check_row_groups, row_faults
+from glit.dataset.row_checks import column_faults, file_faults, row_faults
 from glit.dataset.text_checks import breaches_alone, caption_breaches, sentence_breaches
 from glit.errors import DatasetError, GlitError, MissingPluginError, RecipeError, first_line
 from glit.images import ImageError, decode, pixel_limit
-from glit.plain import as_plain
 from glit.recipes.plugins import missing
 from glit.rules.pairing import Pairing
 from glit.runtime.progress import StageProgress, null_progress
@@ -239,21 +232,9 @@ def _check_data_file(
     except (pa.ArrowException, OSError, ValueError) as error:
         yield f"{name}: not a readable Parquet file ({first_line(error)})"
         return
-    schema = file.schema_arrow
-    further = {name: hf_feature(kind) for name, kind in further_columns(schema)}
-    standard = pa.schema([field for field in schema if field.name not in further])
-    columns_are_right = standard.equals(dataset_columns(manifest.schema_version))
-    if not columns_are_right or further != manifest.columns:
-        yield f"{name}: its columns are not those of the schema"
+    yield from (f"{name}: {fault}" for fault in file_faults(file.metadata, name, manifest))
+    if any(column_faults(file.schema_arrow, manifest)):
         return
-    metadata = schema.metadata or {}
-    for key in (META_SCHEMA_VERSION, META_TOKENIZER, META_HUGGINGFACE):
-        if key not in metadata:
-            yield f"{name}: the metadata {key.decode()} is missing"
-    tokenizer = as_plain(manifest.tokenizer)
-    if metadata.get(META_TOKENIZER) and json.loads(metadata[META_TOKENIZER]) != tokenizer:
-        yield f"{name}: its tokenizer is not the manifest's"
-    check_row_groups(file.metadata)
     said = manifest.files[name].without_pair
     if said is not None and said != count_without_pair(path):
         yield f"{name}: the number of its samples without a pair is not the manifest's"

@@ -14,6 +14,7 @@ from building import run_build
 
 import glit
 from glit.curate import rewrite
+from glit.data.schema import META_TOKENIZER
 from glit.dataset.croissant import CROISSANT
 from glit.dataset.recorded_rules import scores_of
 from glit.errors import DatasetError, InputError, RecipeError
@@ -161,6 +162,11 @@ def changed(dataset: Path, to: Path, change) -> Path:
     shutil.copytree(dataset, to)
     manifest = json.loads((to / "manifest.json").read_text())
     change(manifest)
+    for name in manifest["files"]:
+        if name.startswith("data/"):
+            table = pq.read_table(to / name)
+            told = {**table.schema.metadata, META_TOKENIZER: json.dumps(manifest["tokenizer"])}
+            pq.write_table(table.replace_schema_metadata(told), to / name)
     (to / "manifest.json").write_bytes(to_json(manifest))
     return to
 

@@ -193,6 +193,31 @@ def test_a_later_state_replaces_the_earlier(hub, licensed, monkeypatch):
         glit.push(licensed, NAME)
 
 
+def test_a_linked_data_folder_is_uploaded_whole(hub, licensed, tmp_path):
+    elsewhere = (licensed / "data").rename(tmp_path / "disk")
+    (licensed / "data").symlink_to(elsewhere)
+    glit.push(licensed, NAME)
+    assert glit.push(licensed, NAME).num_uploaded == 0
+    there = hub.repositories[NAME].files
+    assert {name for name in there if name.startswith("data/")} == {
+        name for name in shipped(licensed) if name.startswith("data/")
+    }
+    assert glit.verify(ADDRESS) == []
+
+
+def test_nothing_goes_before_the_rest_is_there(hub, licensed, monkeypatch):
+    monkeypatch.setattr(module, "_FILES_A_COMMIT", 2)
+    stale = "data/train-a0001-00000-of-00001.parquet"
+    hub.repositories[NAME] = Repository(False, {stale: b"earlier", "manifest.json": b"{}"})
+    hub.uploads_left = 3
+    with pytest.raises(StorageError):
+        glit.push(licensed, NAME)
+    assert set(hub.repositories[NAME].files) == {stale, "manifest.json"}
+    hub.uploads_left = None
+    glit.push(licensed, NAME)
+    assert stale not in hub.repositories[NAME].files
+
+
 def test_files_of_others_with_the_same_names_stay(hub, licensed):
     name = "data/train-00000-of-00008.parquet"
     hub.repositories[NAME] = Repository(False, {name: b"theirs", "README.md": b"theirs"})

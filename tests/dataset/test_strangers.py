@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from changed import edit_manifest, first_file, rewrite
 
 import glit
+from glit.data.schema import META_HUGGINGFACE, META_SCHEMA_VERSION, META_TOKENIZER
+from glit.dataset.manifest import describe_file
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import row_faults
 from glit.dataset.verify import verify
 from glit.errors import DatasetError, GlitError
 from glit.exporters import EXPORTERS
+from glit.plain import as_plain
 from glit.view.report import write_report
 from tools.fuzz.strangers import png_bomb
 
@@ -222,3 +227,53 @@ def test_a_box_leaves_by_rounding_alone(built):
     rows = table.to_pylist()
     rows[0]["regions"][0]["x1"] = float(np.float32(rows[0]["width"])) * 1.0005
     assert list(row_faults(pa.Table.from_pylist(rows, schema=table.schema))) == []
+
+
+def replace_file(dataset: Path, change) -> None:
+    """Change the first file as a table, and all that the manifest says of it but its rows."""
+    path = first_file(dataset)
+    pq.write_table(change(pq.read_table(path)), path)
+    described = as_plain(describe_file(path, 0))
+
+    def edit(manifest):
+        entry = manifest["files"][f"data/{path.name}"]
+        entry.update(bytes=described["bytes"], sha256=described["sha256"])
+
+    edit_manifest(dataset, edit)
+
+
+def with_metadata(table: pa.Table, key: bytes, value: bytes) -> pa.Table:
+    return table.replace_schema_metadata({**table.schema.metadata, key: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: pa.concat_tables([t, t]), "rows, the manifest says"),
+        (lambda t: t.slice(0, 1), "1 rows, the manifest says"),
+        (lambda t: t.slice(0, 0), "has no rows"),
+        (lambda t: t.append_column("zz", pa.array([1] * len(t))), r"not the manifest's \(zz\)"),
+        (lambda t: t.append_column("caption", t["caption"]), "column caption is there more than once"),
+        (lambda t: with_metadata(t, META_HUGGINGFACE, b'{"info": {'), "huggingface is damaged"),
+        (lambda t: with_metadata(t, META_HUGGINGFACE, b"[" * 9000), "huggingface is damaged"),
+        (lambda t: with_metadata(t, META_HUGGINGFACE, b"[]"), "does not name the columns"),
+        (lambda t: with_metadata(t, META_TOKENIZER, b"\xff"), "glit.tokenizer is damaged"),
+        (lambda t: with_metadata(t, META_SCHEMA_VERSION, b"9"), "its schema version is not"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_what_the_manifest_says_is_named_by_all(
+    built_copy, run_glit, change, said
+):
+    replace_file(built_copy, change)
+    lines = [line for line in verify(str(built_copy)) if re.search(said, line)]
+    assert len(lines) == 1 and lines[0].startswith(f"data/{first_file(built_copy).name}: ")
+    for words in (
+        ("stats", built_copy),
+        ("select", built_copy, "-o", built_copy / "new", "--sample", "2"),
+        ("pair", built_copy, "--set", "pair.rule=argmax", "-o", built_copy / "new"),
+        ("query", built_copy, "SELECT 1"),
+        ("view", built_copy, "-o", built_copy / "page.html"),
+    ):
+        done = run_glit(*words)
+        assert done.code == 1 and done.errors.count("\n") == 1, (words, done)
+        assert re.search(said, done.errors), (words, done)
