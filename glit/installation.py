@@ -26,6 +26,10 @@ def install_command(*extras: str) -> str:
     A checkout is installed again as it is, a wheel or an address from where it came, and everything
     else from the package index.
     """
+    if "mini" in extras and checkout() is None:  # not on the package index; a checkout has them
+        rest = [extra for extra in extras if extra != "mini"]
+        models = f"{_installer()} ./glit/mini (in a checkout of glit)"
+        return f"{install_command(*rest)} && {models}" if rest else models
     wanted = f"[{','.join(dict.fromkeys(extras))}]" if extras else ""
     if (folder := checkout()) is not None:
         here = os.path.relpath(folder) if folder == Path.cwd() else str(folder)

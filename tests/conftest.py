@@ -99,11 +99,6 @@ def pytest_xdist_make_scheduler(config, log):
     return Scheduler(config, log)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: a third of the time tests wait for processes they started."""
-    return min(4, (os.cpu_count() or 1) + 1)
-
-
 SLOW_FIXTURES = {"browser", "random_tiny"}
 """What takes seconds to start: every test that asks for one of them is marked slow."""
 

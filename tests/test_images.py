@@ -1,5 +1,6 @@
 import io
 import struct
+import warnings
 import zlib
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from glit.errors import UserError
-from glit.images import ImageError, decode, encode_smaller, picture_frame, upright_file
+from glit.images import ImageError, decode, decoding, encode_smaller, picture_frame, upright_file
 
 
 def encode(image: Image.Image, kind: str, **options) -> bytes:
@@ -245,3 +246,10 @@ def test_the_size_in_a_header(tmp_path):
     (tmp_path / "x.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
     with pytest.raises(ImageError, match="no decoder"):
         picture_frame(tmp_path / "x.jpg")
+
+
+def test_a_thread_that_decodes_silences_nobody_elses_warnings():
+    with decoding._PILLOW.as_wanted_here():
+        with pytest.warns(UserWarning, match="of another thread"):
+            warnings.warn("of another thread", stacklevel=1)
+        warnings.warn_explicit("odd EXIF", UserWarning, "x.py", 1, module="PIL.TiffImagePlugin")

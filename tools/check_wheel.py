@@ -28,7 +28,7 @@ LOCK = "mini.lock.json"
 SEED = 2_000_000
 TWINE = "twine==7.0.0"
 _UV_RUN: list[object] = [sys.executable, "-m", "uv", "tool", "run", "--quiet"]
-_INSTALLS_EXTRA = re.compile(r"pip install .*glit-datasets\[[a-z0-9,-]+\]")
+_INSTALLS_EXTRA = re.compile(r"pip install (.*\bglit-datasets\[[a-z0-9,-]+\]|\./glit/mini)")
 
 
 def main() -> None:
@@ -125,7 +125,7 @@ def names_an_extra(code: int, errors: str) -> bool:
     return (
         code == 2
         and len(lines) == 1
-        and re.search(r"pip install .*\[[a-z0-9,-]+\]", lines[0]) is not None
+        and _INSTALLS_EXTRA.search(lines[0]) is not None
     )
 
 

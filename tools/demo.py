@@ -49,7 +49,7 @@ def main() -> None:
         recipe = recipe_for(images)
     if recipe is None:
         _without_models(images, console)
-        return
+        sys.exit(1)
     dataset = output / "dataset"
     _glit(console, "build", images, "-o", dataset, "-r", recipe, "--replace")
     _glit(console, "verify", dataset)

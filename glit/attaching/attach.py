@@ -19,11 +19,10 @@ from glit.attaching.search import PictureSearch
 from glit.attaching.user_pictures import UserPictures
 from glit.attaching.writer import AttachedWriter
 from glit.curate.rewrite import finish
-from glit.data.schema import SCHEMA_VERSION
+from glit.data.schema import PICTURES, SCHEMA_VERSION
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
-from glit.exporters.annotations import PICTURES
 from glit.runtime.progress import StageProgress
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store

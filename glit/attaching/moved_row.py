@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from glit.attaching.placement import Placement
 from glit.data import rows
 from glit.data.records import GRID_SOURCES, Drop
 from glit.data.rle import compress_rle, decode_rle, encode_rle, read_rle
-from glit.dataset.by_hand import by_hand_of, with_by_hand
+from glit.data.schema import CAPTION, NEGATIVE
+from glit.dataset.by_hand import by_hand_of, rule_of, with_by_hand
 from glit.rules.pairing import Pairing
 
 LEAST_SHOWN = 0.5
@@ -79,16 +81,20 @@ def moved_row(
     Returns:
         The new row; a drop if a word of its caption is false of the picture, or no region is left.
     """
-    if word := wrong_side(row["caption"], placement):
+    texts = [row["caption"], *(each["text"] for each in _values(row, "captions", CAPTION))]
+    if word := next(filter(None, (wrong_side(text, placement) for text in texts)), ""):
         said = "mirrored" if placement.mirrored else f"turned by {placement.turned} degrees"
         return Drop(
-            reason="wrong_side", message=f"the picture is {said}, and the caption says {word!r}"
+            reason="wrong_side", message=f"the picture is {said}, and a caption says {word!r}"
         )
     kept, boxes = shown_regions(row, placement, width, height)
     if row["regions"] and not kept:
         return Drop(reason="no_region", message="the picture shows no region's half")
     place = {old: new for new, old in enumerate(kept)}
     changed = {**row, "width": width, "height": height}
+    if negatives := _values(row, "negatives", NEGATIVE):
+        # what is false of a picture may be true of its mirror image
+        changed["negatives"] = [n for n in negatives if not wrong_side(n["text"], placement)]
     moved = not placement.is_upright or len(kept) < len(row["regions"])
     changed["regions"] = [
         _moved_region(row["regions"][old], box, moved) for old, box in zip(kept, boxes, strict=True)
@@ -113,6 +119,15 @@ def moved_row(
             matrix = np.array(row[name], np.float32).reshape(number, -1)
             changed[name] = matrix[:, kept].ravel()
     return {**changed, **_paired_again(row, changed, place, pairings)}
+
+
+def _values(row: dict[str, Any], name: str, kind: pa.StructType) -> list[dict[str, Any]]:
+    """The values of an optional column; none if it is of somebody's own stage."""
+    found = row.get(name) or []
+    ours = isinstance(found, list) and all(
+        isinstance(each, dict) and [*each] == kind.names for each in found
+    )
+    return found if ours else []
 
 
 def _moved_region(region: dict[str, Any], box: np.ndarray, moved: bool) -> dict[str, Any]:
@@ -149,7 +164,7 @@ def _paired_again(
     scores = rows.scores(changed, len(row["sentences"]))
     regions = tuple(map(rows.region, changed["regions"]))
     sentences = tuple(map(rows.sentence, row["sentences"]))
-    by_rule = pairings[0](scores, regions, sentences)
+    by_rule = rule_of(row, pairings)(scores, regions, sentences)
     chosen = {pair.sentence: -1 if pair.global_wins else pair.region for pair in by_rule}
     before = {each["sentence"]: bool(each["scored"]) for each in by_hand_of(row)}
     decided = [

@@ -17,9 +17,9 @@ from glit.attaching.align import Looks, looks_of
 from glit.attaching.lookup import Described, Index, describe_published
 from glit.attaching.work_tables import GrowingTable
 from glit.data.bounded_parquet import BoundedParquet
+from glit.data.schema import PICTURES
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, first_line
-from glit.exporters.annotations import PICTURES
 from glit.images import ImageError, decode
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import map_ahead

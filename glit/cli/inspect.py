@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import sys
@@ -18,7 +19,7 @@ from glit.cli.derived import command, command_of
 from glit.cli.options import progress_bar
 from glit.errors import DatasetError, InputError, UserError
 from glit.runtime.progress import duration
-from glit.runtime.terminal import Console, visible
+from glit.runtime.terminal import Console, one_line, visible
 from glit.storage.outputs import local_file
 from glit.storage.store import Store
 
@@ -67,7 +68,7 @@ def status_command(*, dataset: str, timeline: bool = False, as_json: bool = Fals
         drops = [] if unfinished is None else unfinished.drops().to_pylist()
         for row in drops[:_MOST_DROPS]:
             told = f"{row['source_path']}: {row['stage']}/{row['reason']}, {row['message']}"
-            console.print(visible(told), soft_wrap=True, markup=False)
+            console.print(one_line(told), soft_wrap=True, markup=False)
         if len(drops) > _MOST_DROPS:
             rest = f'glit query {dataset} "SELECT source_path, message FROM drops"'
             console.print(f"and {len(drops) - _MOST_DROPS} more: {rest}", soft_wrap=True)
@@ -110,7 +111,7 @@ def verify_command(dataset: str, quiet: bool = False, as_json: bool = False) -> 
         print(json.dumps({"dataset": dataset, "ok": not breaches, "breaches": breaches}))
     else:
         for breach in breaches:
-            print(visible(breach))
+            print(one_line(breach))
         if len(breaches) == _MOST_LINES:
             print(f"(stopped after {_MOST_LINES} breaches)")
         if not breaches:
@@ -188,7 +189,9 @@ def query_command(
             raise UserError("--format parquet: not for a terminal; want -o FILE.parquet")
         found = query(sql)
         if form in (None, "table"):
-            found.show(max_rows=_MOST_SHOWN)
+            with contextlib.redirect_stdout(io.StringIO()) as table:
+                found.show(max_rows=_MOST_SHOWN)
+            print(visible(table.getvalue()), end="")
         elif sys.stdout.isatty():
             answer = io.BytesIO()
             write_answer(found, answer, form)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -80,6 +81,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Build region-grounded long-caption datasets, inspect them, and train CLIP on them.",
 )
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OWN_CODE = Path(__file__).parents[1]
 
 
@@ -97,7 +99,16 @@ def main() -> None:
     mask_tracebacks()
     try:
         _settle()
-        _run()
+        try:
+            _run()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        sys.stdout = None  # or it is flushed again at the end
+        errors.print(f"glit: standard output: cannot be written ({error.strerror})")
+        sys.exit(1)
     except GlitError as error:
         errors.print(f"glit: {error}", markup=False)
         sys.exit(error.exit_code)

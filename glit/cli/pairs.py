@@ -161,6 +161,8 @@ def judge_command(
         return
     told = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
     print(f"{judged}: {len(found.judged.of)} {of} judged ({told})")
+    if found.judged.note:
+        print(found.judged.note)
     if found.judged.consistency is not None:
         print(f"of questions asked twice {found.judged.consistency:.0%} got the same verdict")
     if found.failed:

@@ -21,7 +21,7 @@ from glit.corrections.journal import KINDS, Line, State, read_corrections
 from glit.corrections.precision import Judged, Precision, judged_pairs, precision
 from glit.corrections.row import corrected_row
 from glit.curate.dataset_models import DatasetModels
-from glit.curate.rewrite import finish
+from glit.curate.rewrite import finish, write_pictures
 from glit.curate.select_rows import source_of
 from glit.data.data_files import series_of_file
 from glit.data.parquet import write_parquet
@@ -298,7 +298,7 @@ def _manifest(
         drops = pa.concat_tables([dataset.drops().cast(DROPS_SCHEMA), new])
         write_parquet(drops, folder / "drops.parquet")
         files["drops.parquet"] = describe_file(folder / "drops.parquet", len(drops))
-    all_files = {**before.files, **files}
+    all_files = {**before.files, **files, **write_pictures(folder, dataset, files)}
     reasons = Counter(before.counts.drops)
     reasons.update(f"{drop['stage']}/{drop['reason']}" for drop in writer.drops)
     return dataclasses.replace(

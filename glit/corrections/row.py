@@ -19,7 +19,7 @@ from glit.curate.dataset_models import DatasetModels
 from glit.data import rows
 from glit.data.captions import edited_captions
 from glit.data.records import Caption, Drop, Pair, Region, Sample, Scores, Sentence
-from glit.dataset.by_hand import by_hand_of, with_by_hand
+from glit.dataset.by_hand import by_hand_of, rule_of, with_by_hand
 from glit.errors import InputError
 from glit.images import Pixels
 from glit.rules.pairing import Pairing
@@ -96,7 +96,7 @@ def corrected_row(
     sample = _sample(row, changed, text, boxes)
     scores, known = _scores(row, text, boxes, regions, models, lambda: models.score(sample, image))
     changed |= rows.scores_row(scores)
-    rule = _rule_of(row, pairings)(scores, boxes.regions, text.sentences)
+    rule = rule_of(row, pairings)(scores, boxes.regions, text.sentences)
     decided = _decided(row, state, text, regions, rule, known)
     pairs = with_by_hand(rule, decided, scores)
     changed["pairs"] = [rows.pair_row(pair) for pair in pairs]
@@ -289,22 +289,6 @@ def _sample(row: dict[str, Any], changed: dict[str, Any], text: _Text, boxes: _B
         regions=boxes.regions,
         extra={name: changed[name] for name in ("phrases", "groundings") if name in changed},
     )
-
-
-def _rule_of(row: dict[str, Any], pairings: Sequence[Pairing]) -> Pairing:
-    """Find which of the dataset's rules chose the pairs of this row."""
-    if len(pairings) == 1:
-        return pairings[0]
-    scores = rows.scores(row, len(row["sentences"]))
-    regions, sentences = (
-        [*map(rows.region, row["regions"])],
-        [*map(rows.sentence, row["sentences"])],
-    )
-    pairs = tuple(map(rows.pair, row["pairs"]))
-    for pairing in pairings:
-        if with_by_hand(pairing(scores, regions, sentences), by_hand_of(row), scores) == pairs:
-            return pairing
-    return pairings[0]
 
 
 def _decided(

@@ -14,6 +14,7 @@ from glit.images import Pixels
 from glit.models.tokenizer import TextTokenizer, tokenizer_hash
 from glit.models.weights import Resolved, resolve
 from glit.recipes.extras import require
+from glit.runtime.process_state import without_bars
 from glit.stages.image_source import ImageSource
 from glit.stages.score import ScoreConfig, ScoreStage
 from glit.stages.split import SplitConfig, SplitStage
@@ -113,7 +114,8 @@ class DatasetModels:
         backend = MATCHERS[config.backend]
         settled = backend.settled(dataclasses.replace(config, precision=precision))
         require("models", needed_for="the matcher")
-        return ScoreStage(settled, backend.make(settled, model))
+        with without_bars():
+            return ScoreStage(settled, backend.make(settled, model))
 
 
 class _Given(ImageSource):

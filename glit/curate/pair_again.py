@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glit.curate.rewrite import finish
+from glit.curate.rewrite import finish, write_pictures
 from glit.data.records import Pair
 from glit.data.rows import pair_row
 from glit.data.schema import PAIR, SCHEMA_VERSION, dataset_schema, further_columns
@@ -117,6 +117,7 @@ def write_with_pairs(
     described = _write_files(dataset, folder, pairing, processes, report)
     for left_out in ("drops.parquet", "duplicates.parquet"):
         (folder / left_out).write_bytes(Store(dataset.path).read(left_out))
+    described |= write_pictures(folder, dataset, described)
     kept = pairing.calibration
     return dataclasses.replace(
         before,
@@ -143,15 +144,13 @@ def pair_config(manifest: Manifest, recipe: str | None, settings: Sequence[str])
         if recipe is not None:
             values = read_tables(recipe, overrides=settings).get(PairStage.name, {})
         else:
-            own, changes = (
-                manifest.recipe.tables[PairStage.name],
-                overridden_tables(settings).get(PairStage.name, {}),
-            )
+            own = manifest.recipe.tables[PairStage.name]
+            changes = overridden_tables(settings).get(PairStage.name, {})
             if changes.get("rule", own["rule"]) != own["rule"]:
                 own = {}  # another rule's options, and a calibration of it
             elif own["rule"] not in RULES:
                 require_loaded(manifest.recipe.plugins, wanted_by="the dataset")
-            values = {**own, **changes}
+            values = overridden_tables(settings, of={PairStage.name: own})[PairStage.name]
         config = build_dataclass(PairConfig, values, where="[pair]")
         return config.with_scale(manifest.logit_scale)
 
@@ -244,7 +243,7 @@ def _write_file(
             at = group.table.schema.get_field_index("pairs")
             field = group.table.schema.field(at)
             changed = group.table.set_column(at, field, pa.array(rows, type=pa.list_(PAIR)))
-            writer.write_table(changed, row_group_size=len(changed))
+            writer.write_table(changed, row_group_size=max(1, len(changed)))
             number += len(changed)
             report(len(changed))
     return describe_data_file(target, number)

@@ -19,7 +19,9 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from glit.data.schema import Columns, with_further
+from glit.data.bounded_parquet import BoundedParquet
+from glit.data.parquet import PINNED
+from glit.data.schema import PICTURES, PICTURES_SCHEMA, Columns, with_further
 from glit.dataset.card import dataset_card
 from glit.dataset.croissant import CROISSANT, croissant
 from glit.dataset.manifest import (
@@ -28,6 +30,7 @@ from glit.dataset.manifest import (
     FileEntry,
     Manifest,
     describe_data_file,
+    describe_file,
 )
 from glit.dataset.reader import Dataset
 from glit.dataset.statistics import dataset_statistics
@@ -162,6 +165,36 @@ def _row_groups(tables: Iterable[pa.Table], most_rows: int) -> Iterator[pa.Table
             start = stop
     if held:
         yield pa.concat_tables(held).combine_chunks()
+
+
+def write_pictures(
+    folder: Path, dataset: Dataset, files: Mapping[str, FileEntry]
+) -> dict[str, FileEntry]:
+    """Write the rows of ``pictures.parquet`` that samples of a new dataset have; what the manifest
+    says of it, empty if the dataset has no such file.
+
+    Args:
+        folder: of the new dataset, its data files all written.
+        dataset: whose rows it holds.
+        files: its files by name.
+    """
+    if PICTURES not in dataset.manifest.files:
+        return {}
+    names = [name for name in files if name.startswith("data/")]
+    ids = [pq.read_table(folder / name, columns=["sample_id"])["sample_id"] for name in names]
+    wanted = pa.chunked_array([chunk for each in ids for chunk in each.chunks], pa.string())
+    number = 0
+    with (
+        pq.ParquetWriter(folder / PICTURES, PICTURES_SCHEMA, **PINNED) as writer,
+        Store(dataset.path).local_copy(PICTURES) as path,
+        BoundedParquet(path) as file,
+    ):
+        for batch in file.iter_batches(1024):
+            rows = pa.Table.from_batches([batch]).cast(PICTURES_SCHEMA)
+            rows = rows.filter(_COMPUTE.is_in(rows["sample_id"], value_set=wanted))
+            writer.write_table(rows)
+            number += len(rows)
+    return {PICTURES: describe_file(folder / PICTURES, number)}
 
 
 def finish(

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glit.curate.distinct import Repeat, find_repeats, groups_alike, repeats_table
-from glit.curate.rewrite import Rows, finish, write_rows
+from glit.curate.rewrite import Rows, finish, write_pictures, write_rows
 from glit.data.hash_index import SURE_BITS
 from glit.data.parquet import PINNED, write_parquet
 from glit.data.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA
@@ -197,6 +197,7 @@ def _write_part(
     write_parquet(duplicates, folder / "duplicates.parquet")
     files["drops.parquet"] = describe_file(folder / "drops.parquet", left)
     files["duplicates.parquet"] = describe_file(folder / "duplicates.parquet", len(repeated))
+    files |= write_pictures(folder, dataset, files)
     earlier = {} if before.selection is None else {"before": as_plain(before.selection)}
     return dataclasses.replace(
         before,

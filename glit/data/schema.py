@@ -186,6 +186,11 @@ DUPLICATES_SCHEMA = pa.schema(
     ]
 )
 """``kind`` is ``exact`` (same bytes), ``near`` (perceptual hash) or ``meaning`` (embeddings)."""
+PICTURES = "pictures.parquet"
+"""Tells the pictures of a dataset apart that was published without them; a row a sample."""
+PICTURES_SCHEMA = pa.schema(
+    [("sample_id", pa.string()), ("pixels_sha256", pa.string()), ("thumbnail", pa.binary())]
+)
 WITH_DISTANCE = DUPLICATES_SCHEMA.append(pa.field("distance", pa.float32()))
 """Schema of duplicates in datasets that ``glit select --distinct`` wrote; ``distance`` is 1 minus
 the cosine."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from glit.data import rows
 from glit.data.records import Pair, Scores
 from glit.data.schema import BY_HAND
+from glit.rules.pairing import Pairing
 
 Decided = Sequence[Mapping[str, Any]]
 """Values of the column ``by_hand``."""
@@ -58,3 +60,22 @@ def review(
 ) -> dict[str, Any]:
     """A value of the column ``review``; without arguments: nobody reviewed the sample."""
     return {"right": right, "edited": [*edited], "tags": [*tags], "note": note}
+
+
+def rule_of(row: Mapping[str, Any], pairings: Sequence[Pairing]) -> Pairing:
+    """Find which of a dataset's rules chose the pairs of a row; a merged dataset has several.
+
+    Args:
+        row: of a data file, as plain values.
+        pairings: the dataset's.
+    """
+    if len(pairings) == 1:
+        return pairings[0]
+    scores = rows.scores(dict(row), len(row["sentences"]))
+    regions = tuple(map(rows.region, row["regions"]))
+    sentences = tuple(map(rows.sentence, row["sentences"]))
+    pairs = tuple(map(rows.pair, row["pairs"]))
+    for pairing in pairings:
+        if with_by_hand(pairing(scores, regions, sentences), by_hand_of(row), scores) == pairs:
+            return pairing
+    return pairings[0]

@@ -55,9 +55,15 @@ print(sample["sentences"][best["sentence"]]["text"], sample["regions"][best["reg
 _CAPTION = 'print(sample["caption"])'
 
 
-def shown_pictures(pictures: Iterable[str]) -> str:
-    """The Markdown that shows pictures with their boxes, by their paths."""
-    return "\n".join(f"![A picture with its boxes and their numbers]({path})" for path in pictures)
+def shown_pictures(pictures: Iterable[str], *, paired: bool = True) -> str:
+    """The Markdown that shows pictures, with their boxes if there are any, by their paths."""
+    what = "A picture with its boxes and their numbers" if paired else "A picture"
+    return "\n".join(f"![{what}]({path})" for path in pictures)
+
+
+def title(paired: bool) -> str:
+    """Return what a dataset holds, with regions or without, in a few words."""
+    return "Images with region-grounded long captions" if paired else "Images with captions"
 
 
 def dataset_card(manifest: Manifest, figures: Statistics, caution: str = "") -> str:
@@ -78,7 +84,7 @@ def dataset_card(manifest: Manifest, figures: Statistics, caution: str = "") -> 
     features = json.dumps(yaml_features(hf_features(manifest.columns)), ensure_ascii=False)
     return f"""---
 license: unknown
-pretty_name: {"Images with region-grounded long captions" if paired else "Images with captions"}
+pretty_name: {title(paired)}
 {people_fields(manifest)}
 size_categories:
 - {size_category(counts.shipped)}

@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -293,7 +294,7 @@ class Manifest:
     recipe: RecordedRecipe
     fingerprints: Mapping[str, str]
     models: Mapping[str, ModelEntry]
-    logit_scale: float | None = None
+    logit_scale: float | None = limited(None, above=0)
     precision: Mapping[str, str] = field(default_factory=dict)
     tokenizer: TokenizerEntry
     calibration: Mapping[str, Any] | None = None
@@ -376,7 +377,10 @@ def read_manifest(store: Store) -> Manifest:
         raise UserError(f"{store.root}: no dataset here (no {MANIFEST})")
     where = f"{store.root}/{MANIFEST}"
     try:
-        found = json.loads(store.read(MANIFEST), parse_constant=_finite, parse_float=_finite)
+        found = json.loads(
+            store.read(MANIFEST), parse_constant=_finite, parse_float=_finite,
+            object_pairs_hook=_without_repeats,
+        )  # fmt: skip
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{where}: not valid JSON ({error})") from error
     except OSError as error:
@@ -403,6 +407,15 @@ def _check_certificates(manifest: Manifest) -> None:
                 raise MisfitError(f"{cut(name)!r} is none of the files", ("certificates",))
         if each.part >= len(each.plan.parts):
             raise MisfitError("the plan has no such part", ("certificates", "part"))
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; Python's parser would take the last of two values of one key."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key, number in Counter(k for k, _ in pairs).items() if number > 1)
+        raise ValueError(f"the key {cut(twice)!r} stands twice")
+    return found
 
 
 def _finite(text: str) -> float:

@@ -86,7 +86,8 @@ def push(
     rest = {name: file for name, file in files.items() if name not in own}
     if _PICTURES not in card:
         drawn = pictures()
-        card, rest = _with_pictures(card, drawn), {**rest, **drawn}
+        paired = manifest.recipe.has_regions
+        card, rest = _with_pictures(card, drawn, paired=paired), {**rest, **drawn}
     if CROISSANT in rest:
         rest[CROISSANT] = licensed(folder.read(CROISSANT), named)
     files = {_CARD: card.encode(), **rest, MANIFEST: folder.read(MANIFEST)}
@@ -221,10 +222,10 @@ def _card(path: Path, licence: str) -> tuple[str, str]:
     return text, ", ".join(named) if isinstance(named, list) else str(named)
 
 
-def _with_pictures(card: str, pictures: Iterable[str]) -> str:
+def _with_pictures(card: str, pictures: Iterable[str], *, paired: bool) -> str:
     """A card with pictures before its first heading of the second level; else at its end."""
     above, heading, below = card.partition("\n## ")
-    lines = shown_pictures(pictures)
+    lines = shown_pictures(pictures, paired=paired)
     return f"{above}\n{lines}\n{heading}{below}" if lines else card
 
 

@@ -75,6 +75,8 @@ FURTHER_VIEWS: dict[str, str] = {
 NUMBER = "row_number_in_dataset"
 """The column of the row number, see :func:`numbered`."""
 
+_LONGEST_TEXT = 2000
+"""Characters of a text of drops or duplicates that pages show."""
 _NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 """The nodes of queries in DuckDB's parse tree, which may hold no others; COPY and INSERT may stand
 in one as well."""
@@ -91,12 +93,24 @@ _UNKNOWN_COLUMN = re.compile(r'(?:Referenced column|a column named) "([^"]+)"')
 
 @contextlib.contextmanager
 def connect(dataset: Dataset) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a connection with :func:`open_connection` and close it after the block.
+    """Open a connection with :func:`open_connection` and close it after the block. Texts of drops
+    and duplicates are cut: a stranger's may have megabytes.
 
     Raises:
         DatasetError: the rows hold values that a statement of ours cannot work with.
     """
     with open_connection(dataset) as connection, _damage(dataset):
+        for name in ("drops", "duplicates"):
+            columns = connection.table(name)
+            texts = [
+                f'left("{column}", {_LONGEST_TEXT}) AS "{column}"'
+                for column, kind in zip(columns.columns, columns.types, strict=True)
+                if str(kind) == "VARCHAR"
+            ]
+            connection.execute(f"ALTER VIEW {name} RENAME TO whole_{name}")
+            connection.execute(
+                f"CREATE VIEW {name} AS SELECT * REPLACE ({', '.join(texts)}) FROM whole_{name}"
+            )
         yield connection
 
 

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -95,7 +96,7 @@ def _json(found: duckdb.DuckDBPyRelation, out: BinaryIO) -> None:
 def _objects(found: duckdb.DuckDBPyRelation) -> Iterator[bytes]:
     """Some thousand objects at a time."""
     names = found.columns
-    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=str).encode
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_number).encode
     for rows in _rows(found, _plain):
         yield ",\n".join(encode(dict(zip(names, row, strict=True))) for row in rows).encode()
 
@@ -122,6 +123,13 @@ def _objects_in_sql(found: duckdb.DuckDBPyRelation) -> Iterator[bytes]:
             if b"\\" in objects and b"\\u" in objects:
                 objects = _ESCAPE.sub(lambda found: found[0].lower(), objects)
             yield objects
+
+
+def _number(value: Any) -> Any:
+    """A decimal or a sum of whole numbers as a number; what else JSON has no type for as text."""
+    if not isinstance(value, Decimal):
+        return str(value)
+    return float(value) if "." in str(value) else int(value)
 
 
 def _plain(value: Any) -> Any:

@@ -97,9 +97,7 @@ def file_faults(footer: pq.FileMetaData, name: str, manifest: Manifest) -> Itera
     yield from _metadata_faults(schema, manifest)
     rows = manifest.files[name].rows
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
-    if not groups or not all(group.num_rows for group in groups):
-        yield "it, or a row group of it, has no rows"
-    elif footer.num_rows != rows:
+    if footer.num_rows != rows:
         yield f"{footer.num_rows} rows, the manifest says {rows}"
     for index, group in enumerate(groups):
         many = group.num_rows > MOST_ROWS

@@ -171,10 +171,14 @@ class _Narrowed(Dataset):
             group, row = whole.locate(number)
             kept.setdefault(group, []).append(row)
         self._kept = list(kept.values())
+        self._whole, self._numbers = whole, numbers
         self.places = tuple(
             replace(whole.places[group], num_rows=len(rows)) for group, rows in kept.items()
         )
         self._ends = list(accumulate(place.num_rows for place in self.places))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_Narrowed, (self._whole, self._numbers))
 
     def table(
         self,

@@ -43,7 +43,15 @@ from glit.dataset.reader import Dataset
 from glit.dataset.recorded_rules import pairings_of
 from glit.dataset.row_checks import column_faults, file_faults, row_faults
 from glit.dataset.text_checks import breaches_alone, caption_breaches, sentence_breaches
-from glit.errors import DatasetError, GlitError, MissingPluginError, RecipeError, first_line
+from glit.errors import (
+    DatasetError,
+    GlitError,
+    MissingPluginError,
+    RecipeError,
+    RunError,
+    cut,
+    first_line,
+)
 from glit.images import ImageError, decode, pixel_limit
 from glit.recipes.plugins import missing
 from glit.rules.pairing import Pairing
@@ -55,8 +63,8 @@ _MAX_FILE_BYTES = 500 << 20
 _MAX_GROUP_BYTES = 100 << 20
 _SIMILARITY_SLACK = 1e-3
 _IMPOSSIBLE = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
-    pa.ArrowException,
+    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError,
+    RuntimeError, pa.ArrowException,
 )  # fmt: skip
 """Errors that checking impossible values raises."""
 
@@ -102,6 +110,18 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
         yield from _as_far_as_it_goes("manifest.json", _check_certificates(output))
 
 
+def _line(error: BaseException) -> str:
+    """The first line of an error that is a breach.
+
+    Raises:
+        RunError: memory or threads were short, which says nothing of the dataset.
+    """
+    said = first_line(error)
+    if isinstance(error, MemoryError) or "thread" in said.casefold():
+        raise RunError(f"not enough memory or threads to check the dataset ({said})") from error
+    return said
+
+
 def _check_certificates(output: str) -> Iterator[str]:
     try:
         yield from faults(Dataset(output))
@@ -114,7 +134,7 @@ def _as_far_as_it_goes(name: str, breaches: Iterator[str]) -> Iterator[str]:
     try:
         yield from breaches
     except _IMPOSSIBLE as error:
-        yield f"{name}: cannot be read to its end ({first_line(error)})"
+        yield f"{name}: cannot be read to its end ({_line(error)})"
 
 
 def _check_balance(manifest: Manifest) -> Iterator[str]:
@@ -162,7 +182,7 @@ def check_files(dataset: Store, manifest: Manifest, told: StageProgress) -> Iter
             with dataset.local_copy(name) as path:
                 found = describe_file(path, wanted.rows)
         except OSError as error:
-            yield f"{name}: cannot be read ({first_line(error)})"
+            yield f"{name}: cannot be read ({_line(error)})"
             continue
         told.advance(1)
         if found.bytes != wanted.bytes:
@@ -184,7 +204,7 @@ def _check_left_out(dataset: Store, manifest: Manifest) -> Iterator[str]:
             try:
                 table = BoundedParquet(path).read()
             except (pa.ArrowException, OSError, ValueError) as error:
-                yield f"{name}: cannot be read ({first_line(error)})"
+                yield f"{name}: cannot be read ({_line(error)})"
                 continue
         if table.schema.remove_metadata() not in schemas:
             yield f"{name}: its columns are not those of the schema"
@@ -194,7 +214,7 @@ def _check_left_out(dataset: Store, manifest: Manifest) -> Iterator[str]:
         if name == "drops.parquet":
             unknown = sorted(set(map(str, table["reason"].to_pylist())) - set(all_reasons()))
             if unknown and not missing(manifest.recipe.plugins):
-                yield f"{name}: unknown reasons {', '.join(unknown)}"
+                yield f"{name}: unknown reasons {cut(', '.join(unknown))}"
 
 
 def _check_settings(dataset: Store, manifest: Manifest) -> Iterator[str]:
@@ -230,7 +250,7 @@ def _check_data_file(
     try:
         file = BoundedParquet(path)
     except (pa.ArrowException, OSError, ValueError) as error:
-        yield f"{name}: not a readable Parquet file ({first_line(error)})"
+        yield f"{name}: not a readable Parquet file ({_line(error)})"
         return
     yield from (f"{name}: {fault}" for fault in file_faults(file.metadata, name, manifest))
     if any(column_faults(file.schema_arrow, manifest)):
@@ -261,8 +281,9 @@ def _check_table(
         repeats.add(name, [(row["sample_id"], row["source_path"]) for row in found])
         yield from _check_rows(name, found, manifest, pairings)
     except _IMPOSSIBLE as error:
+        said = _line(error)
         faults = [f"{name}: row {row}: {fault}" for row, fault in row_faults(table)]
-        yield from faults or [f"{name}: its rows cannot be checked ({first_line(error)})"]
+        yield from faults or [f"{name}: its rows cannot be checked ({said})"]
 
 
 def _check_rows(

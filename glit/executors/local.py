@@ -49,7 +49,7 @@ class LocalExecutor:
             watch.ready()
             for unit in job.units:
                 start = time.time()
-                tally = to_its_end(worker.run(unit, {}), partial(watch.moved, unit))
+                tally = to_its_end(worker.run(unit, None), partial(watch.moved, unit))
                 stretch = BusyInterval(
                     worker=socket.gethostname(), start_s=start, stop_s=time.time()
                 )

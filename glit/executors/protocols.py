@@ -18,6 +18,8 @@ class Tally:
     """Drops by reason."""
     tokens: int = 0
     """Tokens of prompts and answers that were used for the unit, in earlier runs too."""
+    tokens_before: int = 0
+    """Those of them that earlier runs used."""
     requests_repeated: int = 0
     """Requests that were sent again in this run because a server did not answer them."""
     gpu: str = ""
@@ -66,11 +68,16 @@ class NullListener:
 class Worker(Protocol):
     """An opened task: models loaded, ready for units."""
 
-    def run(self, unit: Any, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
-        """Do a unit and publish its result; the samples at excluded positions are not touched, and
-        dropped for the reasons given: ``worker_crash`` or ``timeout``.
+    def run(
+        self, unit: Any, excluded: Mapping[int, str] | None
+    ) -> Generator[Heartbeat, None, Tally]:
+        """Do a unit and publish its result; yield a beat after a batch, a few a second at most.
 
-        A beat is yielded after a batch, a few a second at most.
+        Args:
+            unit: to do.
+            excluded: of a unit that kills workers: positions that are not touched, and dropped for
+                the reasons given, ``worker_crash`` or ``timeout``. Nothing may be kept of such a
+                unit before it is done, or positions would count something else. None of others.
         """
         ...
 

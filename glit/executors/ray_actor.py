@@ -66,7 +66,7 @@ class Actor:
 
         return torch.cuda.mem_get_info()[1]
 
-    def run(self, unit: Any, excluded: Mapping[int, str]) -> Generator[Any, None, None]:
+    def run(self, unit: Any, excluded: Mapping[int, str] | None) -> Generator[Any, None, None]:
         """Beats as they come, in the end the tally or a failure."""
         assert self._worker is not None
         running = self._worker.run(unit, excluded)
@@ -169,9 +169,9 @@ class Slot:
         """Send the actor a unit, which it comes to after those it has."""
         if not self.given:
             self.heard_at, self.free_at = time.monotonic(), time.time()
-        self.given.append((self.give(unit, {}), unit))
+        self.given.append((self.give(unit, None), unit))
 
-    def give(self, unit: Any, excluded: Mapping[int, str]) -> Any:
+    def give(self, unit: Any, excluded: Mapping[int, str] | None) -> Any:
         """Send a unit to the actor; return a stream of its results, one reference after the
         other."""
         return self.actor.run.options(num_returns="streaming").remote(unit, excluded)

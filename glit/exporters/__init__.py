@@ -130,6 +130,8 @@ def export(
     for option, given in (("--no-grid", not grid), ("--reencode", reencode)):
         if given and kind.has_all_columns:
             raise InputError(f"{option}: --to {to} has all columns of the dataset; want another")
+    if reencode and not images:
+        raise InputError("--reencode: there is nothing to encode with --without-images")
     further = _further(to, kind, images=images, thumbnails=thumbnails)
     if embeddings:
         further["embeddings"] = embeddings

@@ -20,6 +20,7 @@ from PIL import Image
 
 from glit.curate.rewrite import finish
 from glit.data.parquet import PINNED
+from glit.data.schema import PICTURES, PICTURES_SCHEMA
 from glit.dataset.manifest import describe_data_file, describe_file
 from glit.dataset.mini_models import dataset_caution
 from glit.errors import InputError
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
     from glit.exporters import Report
     from glit.images import Pixels
 
-PICTURES = "pictures.parquet"
-PICTURES_SCHEMA = pa.schema(
-    [("sample_id", pa.string()), ("pixels_sha256", pa.string()), ("thumbnail", pa.binary())]
-)
 SIDE = 320
 """Longest side, in pixels, of thumbnails, and of what is compared with them."""
 _QUALITY = 80
@@ -101,7 +98,7 @@ def export_annotations(
                     rows = [{"sample_id": i, **each} for i, each in zip(ids, told, strict=True)]
                     pictures.write_table(pa.Table.from_pylist(rows, schema=PICTURES_SCHEMA))
                     table = _without_bytes(group.table)
-                    writer.write_table(table, row_group_size=len(table))
+                    writer.write_table(table, row_group_size=max(1, len(table)))
                     number += len(table)
                     report(len(table))
             files[name] = describe_data_file(folder / name, number)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
+from glit.exporters.changed_rows import ChangedRows
 from glit.images import encode_png, upright_file
 
 _COMMON = (".jpg", ".jpeg", ".png", ".webp")
@@ -17,33 +17,30 @@ _LESS_READ = {"webdataset": "open_clip takes only jpg, jpeg, png and webp from a
 _AVIF = "Pillow before 11.3 and many builds of OpenCV do not read avif"
 
 
-class CommonPictures(Dataset):
-    """The same dataset, to iterate over rows; pictures that are not JPEG, PNG or WebP are counted,
-    and become PNG of the pixels that models are given, if that is wanted."""
+class CommonPictures(ChangedRows):
+    """The same dataset; pictures that are not JPEG, PNG or WebP are counted, and become PNG of the
+    pixels that models are given, if that is wanted."""
 
     def __init__(self, whole: Dataset, *, reencode: bool) -> None:
-        self.__dict__.update(whole.__dict__)
-        self._whole, self._reencode = whole, reencode
-        self._others: Counter[str] = Counter()
+        super().__init__(whole)
+        self._reencode = reencode
+        self._others: dict[str, str] = {}
+        """By sample, the suffix of its picture."""
 
-    def __iter__(self) -> Iterator[Row]:
-        return map(self._common, self._whole)
-
-    def __getitem__(self, number: int) -> Row:
-        return self._common(self._whole[number], counted=False)
-
-    def _common(self, row: Row, *, counted: bool = True) -> Row:
+    def change(self, row: Row) -> Row:
+        """The row, with a picture that readers decode."""
         data = row.image
         if data is None or is_common(data):
             return row
-        if not self._reencode:
-            self._others[upright_file(data)[1]] += counted
-            return row
-        return replace(row, image=encode_png(data))
+        if self._reencode:
+            return replace(row, image=encode_png(data))
+        self._others[row.sample_id] = upright_file(data)[1]
+        return row
 
     def warn(self, to: str) -> None:
         """Say how many pictures a reader of the format may not take."""
-        others = {s: n for s, n in self._others.items() if s not in _COMMON}
+        found = Counter(self._others.values())
+        others = {s: n for s, n in found.items() if s not in _COMMON}
         if to not in _LESS_READ:
             others = {s: n for s, n in others.items() if s == ".avif"}
         if others:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from glit.dataset.card import (
@@ -14,6 +15,7 @@ from glit.dataset.card import (
     people_fields,
     shown_pictures,
     size_category,
+    title,
     yaml_features,
 )
 from glit.dataset.manifest import Manifest
@@ -45,20 +47,20 @@ def hub_card(
         figures: tables.
     """
     manifest = dataset.manifest
+    paired = manifest.recipe.has_regions
+    counts = manifest.counts if paired else replace(manifest.counts, without_pair=0)
     size = sum(files.values())
     return f"""---
 license: unknown
-pretty_name: Images with region-grounded long captions
+pretty_name: {title(paired)}
 {people_fields(manifest)}
 size_categories:
 - {size_category(len(dataset))}
 task_categories:
-- object-detection
-- image-to-text
+{_DETECTION if paired else ""}- image-to-text
 tags:
 - long-captions
-- region-grounding
-- glit
+{_GROUNDING if paired else ""}- glit
 configs:
 - config_name: default
   default: true
@@ -76,26 +78,24 @@ configs:
   dataset_size: {size}
 {_preview_info(preview_features if previewed else {})}---
 
-# Long captions and the regions they describe
+# {"Long captions and the regions they describe" if paired else "Images with captions"}
 
 {LICENCE_WARNING}
 
-{len(dataset)} images, each with a long caption and the regions that its sentences describe.
+{len(dataset)} images, each with a long caption{_and_regions(paired)}.
 
 {figures}
 
-{shown_pictures(pictures)}
+{shown_pictures(pictures, paired=paired)}
 
-{paragraph(_about_pictures(previewed))}
+{paragraph(_about_pictures(previewed, paired=paired))}
 
 ```python
 from datasets import load_dataset
 
 rows = load_dataset("this repository or folder", split="train")
 row = rows[0]
-for pair in row["pairs"]:
-    words = row["caption"][pair["char_start"] : pair["char_end"]]
-    print(words, row["objects"]["bbox"][pair["object"]])  # x, y, width, height in pixels
+{_PRINT_PAIRS if paired else 'print(row["caption"])'}
 ```
 
 ## How it was made
@@ -106,12 +106,22 @@ By glit {manifest.glit_version} with the recipe `{manifest.recipe.name}`.
 |---|---|---|---|---|
 {_steps(manifest)}
 
-{balance(manifest.counts, here=len(dataset))}
+{balance(counts, here=len(dataset))}
 
 ## What to know before use
 
 {limits(manifest, dataset_caution(dataset))}
 """
+
+
+_DETECTION, _GROUNDING = "- object-detection\n", "- region-grounding\n"
+_PRINT_PAIRS = """for pair in row["pairs"]:
+    words = row["caption"][pair["char_start"] : pair["char_end"]]
+    print(words, row["objects"]["bbox"][pair["object"]])  # x, y, width, height in pixels"""
+
+
+def _and_regions(paired: bool) -> str:
+    return " and the regions that its sentences describe" if paired else ""
 
 
 def _preview_files(previewed: int) -> str:
@@ -130,12 +140,14 @@ def _preview_info(features: dict[str, Any]) -> str:
     return f"- config_name: preview\n  features: {told}\n"
 
 
-def _about_pictures(previewed: int) -> str:
+def _about_pictures(previewed: int, *, paired: bool) -> str:
     if not previewed:
         return (
             "The pictures are not part of this dataset: `image_id` is the SHA-256 of a picture's "
             "file, `pixels_sha256` that of its upright RGB pixels, `source_path` its name."
         )
+    if not paired:
+        return f"The configuration `preview` holds {previewed} of the pictures."
     return (
         f"Viewers draw no boxes, so the configuration `preview` holds {previewed} pictures "
         "with their boxes drawn in. The numbers are those of the sentences."

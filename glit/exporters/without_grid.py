@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from glit.dataset.reader import Dataset
+import pyarrow as pa
+
+from glit.data.records import GRID_SOURCES
 from glit.dataset.row import Row, is_grounded, masks_of
+from glit.exporters.changed_rows import ChangedRows
 
 
-class WithoutGrid(Dataset):
-    """The same dataset, to iterate over rows: without regions of the grid, and their pairs."""
+class WithoutGrid(ChangedRows):
+    """The same dataset without regions of the grid, and their pairs."""
 
-    def __init__(self, whole: Dataset) -> None:
-        self.__dict__.update(whole.__dict__)
-        self._whole = whole
+    def change(self, row: Row) -> Row:
+        """The row without them."""
+        return without_grid(row)
 
-    def __iter__(self) -> Iterator[Row]:
-        return (without_grid(row) for row in self._whole)
-
-    def __getitem__(self, number: int) -> Row:
-        return without_grid(self._whole[number])
+    def table(self, *args: Any, **options: Any) -> pa.Table:
+        """The columns ``regions`` and ``pairs`` without them, as far as they are asked for."""
+        table = super().table(*args, **options)
+        if "regions" not in table.column_names:
+            return table
+        every = table["regions"].to_pylist()
+        kept = [[n for n, r in enumerate(own) if r["source"] not in GRID_SOURCES] for own in every]
+        changed = {"regions": [[own[n] for n in ns] for own, ns in zip(every, kept, strict=True)]}
+        if "pairs" in table.column_names:
+            changed["pairs"] = [
+                _moved(own, {old: new for new, old in enumerate(ns)})
+                for own, ns in zip(table["pairs"].to_pylist(), kept, strict=True)
+            ]
+        for name, values in changed.items():
+            at = table.column_names.index(name)
+            field = table.schema.field(at)
+            table = table.set_column(at, field, pa.array(values, field.type))
+        return table
 
 
 def without_grid(row: Row) -> Row:
@@ -29,16 +44,11 @@ def without_grid(row: Row) -> Row:
     kept = [number for number, region in enumerate(row.regions) if not region.is_grid]
     place = {old: new for new, old in enumerate(kept)}
 
-    def moved(values: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [
-            each | {"region": place[each["region"]]} for each in values if each["region"] in place
-        ]
-
     extra = dict(row.extra)
     if is_grounded(row):
-        extra["groundings"] = moved(extra["groundings"])
+        extra["groundings"] = _moved(extra["groundings"], place)
     if masks_of(row):
-        extra["masks"] = moved(extra["masks"])
+        extra["masks"] = _moved(extra["masks"], place)
     phrases, agreement = (
         None if scores is None else scores[:, kept]
         for scores in (row.phrase_similarity, row.agreement)
@@ -54,3 +64,8 @@ def without_grid(row: Row) -> Row:
         ),
         extra=extra,
     )
+
+
+def _moved(values: list[dict[str, Any]], place: dict[int, int]) -> list[dict[str, Any]]:
+    """The values of regions that stay, with the regions' new numbers."""
+    return [each | {"region": place[each["region"]]} for each in values if each["region"] in place]

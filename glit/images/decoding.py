@@ -82,7 +82,8 @@ class _PillowSettings:
                 self._undo.enter_context(warnings.catch_warnings())
                 self._undo.enter_context(libtiff_is_heard())
                 Image.MAX_IMAGE_PIXELS = None
-                warnings.simplefilter("ignore")
+                # of Pillow and its plugins alone: other threads warn of other things meanwhile
+                warnings.filterwarnings("ignore", module=r"(PIL|pillow_\w+)(\.|$)")
         try:
             yield
         finally:

@@ -18,7 +18,7 @@ from glit.stages.pack import PackConfig
 from glit.storage.store import Store
 from glit.work.listing import images_in_chunk
 from glit.work.state import read_state
-from glit.work.timeline import Timeline, read_timelines
+from glit.work.timeline import Timeline, read_timelines, units_done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,22 +185,23 @@ def _stage(
     """A stage's time on the new machines, by its work in all runs that are remembered."""
     name = stage["stage"]
     found = [(run, run.stages[name]) for run in runs if name in run.stages]
-    if not found:
+    done = units_done(runs, name)
+    if not found or not (done or name in rates):
         raise UserError(f"stage {name}: its times are not known; --rate {name}=N gives them")
     place = found[-1][1].place
     units = {"cuda": gpus, "cpu": cores}.get(place, 1)
     if name in rates:
-        hours = samples / (rates[name] * units) / 3600
+        hours = samples / (rates[name] * max(1, units)) / 3600
         at_best = at_worst = hours
     else:
         best_s = worst_s = 0.0
+        rows = stage["rows"] * done / stage.get("chunks_done", done)
         for run, seen in found:
             had = {"cuda": run.gpus, "cpu": run.cores}.get(place, 1)
             best_s += had * (sum(seen.busy_s) - seen.lost_s) / max(1, seen.workers)
             worst_s += had * run.bin_s * sum(busy > 0 for busy in seen.busy_s)
         at_best, at_worst = (
-            seconds / stage["rows"] * samples / max(1, units) / 3600
-            for seconds in (best_s, worst_s)
+            seconds / rows * samples / max(1, units) / 3600 for seconds in (best_s, worst_s)
         )
     return StageEstimate(
         stage=name, place=place, samples=round(samples), hours=(at_best, max(at_best, at_worst)),
@@ -220,7 +221,7 @@ def _sizes(store: Store, images: int, num_stages: int) -> dict[str, Any]:
     return {
         "shipped": shipped,
         "data_bytes": num_bytes,
-        "data_files": max(pack.min_files, math.ceil(num_bytes / (pack.max_file_mb * 1e6))),
+        "data_files": max(pack.min_files, math.ceil(num_bytes / (pack.max_file_mb << 20))),
         "work_files": math.ceil(images / chunk) * (num_stages + 1),  # and the ledger
         "caption_tokens": None if tokens is None else round(tokens.mean * shipped),
     }

@@ -44,7 +44,9 @@ class PackTask:
     def open(self, threads: int) -> PackTask:
         return self
 
-    def run(self, unit: PackUnit, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
+    def run(
+        self, unit: PackUnit, excluded: Mapping[int, str] | None
+    ) -> Generator[Heartbeat, None, Tally]:
         """Write a data file, then its description; the description makes it count. One that an
         earlier run described stays, if its bytes are still those.
 

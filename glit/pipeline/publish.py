@@ -68,6 +68,8 @@ from glit.work.state import (
 )
 from glit.work.tables import disk_errors
 
+LEFT_OUT = ("drops.parquet", "duplicates.parquet")
+
 
 def publish(
     opened: OpenWork,
@@ -124,14 +126,18 @@ def publish(
         _put_in_place(dataset, folder, described, kept)
         data = {file.name: (kept | described)[file.name] for file in files}
         listed = {f"data/{name}": value for name, value in data.items()}
-        listed |= write_left_out(dataset, ledger.drops, duplicates)
+        listed |= write_left_out(work.store.below(folder), ledger.drops, duplicates)
         counts = dataclasses.replace(counts, without_pair=sum_without_pair(data))
         manifest = _manifest(opened, tokenizer, counts, series[1:], listed)
-        dataset.write("README.md", _card(opened, chunks, manifest).encode())
-        dataset.write(CROISSANT, croissant(manifest, name=dataset.name))
+        card = _card(opened, chunks, manifest)
         opened.still_held()
         published = series_made_of(chunks, ledger.contents)
         update_state(work.store, published=published, mining=ledger.mining)
+        # nothing that takes long from here on: what is in place already is of the dataset before
+        for name in LEFT_OUT:
+            dataset.move(f"work/{folder}/{name}", name)
+        dataset.write("README.md", card.encode())
+        dataset.write(CROISSANT, croissant(manifest, name=dataset.name))
         dataset.write(MANIFEST, manifest.as_bytes())
         work.store.remove(folder)
         _end_retry(work)
@@ -264,11 +270,11 @@ def _put_in_place(
 def write_left_out(
     dataset: Store, drops: pa.Table, duplicates: list[Duplicate]
 ) -> dict[str, FileEntry]:
-    """Write drops and duplicates; what the manifest says of these files."""
+    """Write drops and duplicates into a folder; what the manifest says of these files."""
     rows = [dataclasses.asdict(duplicate) for duplicate in duplicates]
     repeated = pa.Table.from_pylist(rows, schema=DUPLICATES_SCHEMA)
     described = {}
-    for name, content in (("drops.parquet", drops), ("duplicates.parquet", repeated)):
+    for name, content in zip(LEFT_OUT, (drops, repeated), strict=True):
         with dataset.atomic(name) as path:
             write_parquet(content, path)
             described[name] = describe_file(path, len(content))

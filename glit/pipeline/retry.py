@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from glit.dataset.manifest import MANIFEST, Manifest, manifest_before
 from glit.errors import DamagedTableError, UserError
 from glit.executors.protocols import Executor
+from glit.masking import without_secrets
 from glit.pipeline.run import keep_duplicates_before, require_finished, run_and_publish, run_stages
 from glit.planning.plan import plan_retry
 from glit.planning.recipe import overridden_tables
@@ -55,11 +56,11 @@ def retry(
     for option, given, known in (("stage", stage, stages), ("reason", reason, reasons)):
         if given is not None and given not in known:
             raise UserError(f"--{option} {given!r}: want one of {', '.join(known)}")
-    asked = Retry(stage=stage, reason=reason, settings=tuple(settings))
+    asked = Retry(stage=stage, reason=reason, settings=tuple(map(_written, settings)))
     with open_finished(output, executor, progress) as opened:
         dataset, finished, store = opened.dataset, opened.work, opened.work.store
         state = read_state(store)
-        plan = plan_retry(finished.plan, opened.inputs, asked.settings, device=executor.device)
+        plan = plan_retry(finished.plan, opened.inputs, settings, device=executor.device)
         work = dataclasses.replace(finished, plan=plan, retry=asked)
         listed = in_dataset(dataset, store, read_listing(store, wanted_by="retry"))
         manifest = manifest_before(dataset)
@@ -76,6 +77,12 @@ def retry(
             except DamagedTableError as error:
                 opened.repair(error)
         return run_and_publish(opened, listed)
+
+
+def _written(setting: str) -> str:
+    """A setting as it may stand in the state and in a manifest: an address without its user and
+    password."""
+    return without_secrets(setting) if "://" in setting else setting
 
 
 def _begin(opened: OpenWork, listed: list[Chunk], asked: Retry) -> None:

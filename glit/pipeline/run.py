@@ -171,7 +171,7 @@ class _TokenLimit:
         if stage not in self._left:
             return
         self._left[stage] -= samples
-        self._used += tally.tokens
+        self._used += tally.tokens - tally.tokens_before
         if not tally.tokens and tally.rows > sum(tally.drops.values()):
             raise RunError(
                 f"--max-tokens: the model of stage {stage} does not say how many tokens it used "
@@ -197,8 +197,12 @@ def _token_limit(opened: OpenWork, chunks: list[Chunk]) -> _TokenLimit | None:
         backend = work.plan.flow.step(stage).backend(work.plan.configs[stage])
         if backend is not None and backend.counts_tokens:
             folder, sizes = work.plan.folder(stage), _samples(work, chunks)
-            names += [f"{folder}/{name}" for name in work.store.names(folder)]
-            left[stage] = sum(sizes[chunk.index] for chunk in work.missing(stage, chunks))
+            missing = {chunk.index for chunk in work.missing(stage, chunks)}
+            # the table of a chunk that was tried again counts what the one before it did
+            again = {work.table_before(stage, c) for c in chunks if c.index not in missing}
+            tables = {f"{folder}/{name}" for name in work.store.names(folder)}
+            names += sorted(tables - again)
+            left[stage] = sum(sizes[index] for index in missing)
     return _TokenLimit(opened.limits.tokens, sum_tokens(work.store, names), left)
 
 

@@ -135,18 +135,21 @@ class StageWorker:
         self._failures = AnswersAlike(stage, backend if work.retry is None else None)
         self._keeps_rows = backend is not None and (backend.is_slow(config) or backend.on_server)
 
-    def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
+    def run(
+        self, unit: Chunk, excluded: Mapping[int, str] | None
+    ) -> Generator[Heartbeat, None, Tally]:
         """Process a chunk, but for the rows that earlier tables have of it, and publish its table.
 
         Raises:
             RunError: the disk is full, or a model failed on every sample of the chunk.
         """
         items, (kept, retried) = self._work.items(self._name, unit), self._earlier(unit)
-        tokens = Tokens(self._stage, sum_tokens(self._work.store, self._paid_before(unit)))
+        before = sum_tokens(self._work.store, self._paid_before(unit))
+        tokens = Tokens(self._stage, before)
         goes_on = self._keeps_rows and self._work.store.exists(self._work.so_far(self._name, unit))
         todo = [item for item in items if self._key(item) not in kept]
         fresh = yield from with_heartbeats(
-            self._kept(unit, self.rows(todo, excluded), excluded, tokens)
+            self._kept(unit, self.rows(todo, excluded or {}), tokens, keep=excluded is None)
         )
         if not goes_on:  # else the rest of the chunk did not fail
             refuse_total_failure(self._name, fresh)
@@ -159,8 +162,8 @@ class StageWorker:
         if self._keeps_rows:
             self._work.store.remove(self._work.so_far(self._name, unit))
         return Tally(
-            rows=len(rows), drops=drops_by_reason(rows), tokens=used, gpu=gpu_name(),
-            requests_repeated=tokens.requests_repeated,
+            rows=len(rows), drops=drops_by_reason(rows), tokens=used, tokens_before=before,
+            gpu=gpu_name(), requests_repeated=tokens.requests_repeated,
         )  # fmt: skip
 
     def _paid_before(self, unit: Chunk) -> list[str]:
@@ -177,16 +180,22 @@ class StageWorker:
         self,
         unit: Chunk,
         rows: Iterator[dict[str, Any]],
-        excluded: Mapping[int, str],
         tokens: Tokens,
+        *,
+        keep: bool,
     ) -> Iterator[dict[str, Any]]:
         """The rows; where they are slow or paid for, those that are no drops are written down now
         and then, and when the stage ends with an error.
 
-        Not while a sample that kills workers is looked for: its place counts among what is left.
+        Args:
+            unit: the chunk.
+            rows: of what is left of it.
+            tokens: that are used for it.
+            keep: False while a sample that kills workers is looked for: its position counts among
+                what is left.
         """
         kept, written = [], time.monotonic()
-        keeps = self._keeps_rows and not excluded
+        keeps = self._keeps_rows and keep
         try:
             for row in rows:
                 yield row
@@ -213,22 +222,23 @@ class StageWorker:
         Raises:
             DamagedTableError: the table from before a retry is damaged.
         """
-        work, name, kept = self._work, self._name, {}
+        work, name, kept, answered = self._work, self._name, {}, {}
         if self._keeps_rows and work.store.exists(so_far := work.so_far(name, unit)):
             with contextlib.suppress(DamagedTableError):
-                kept |= self._rows_of(so_far)
+                answered = self._rows_of(so_far)
         if self._partial:
             shared = work.table(name, unit).rpartition("/")[2].removesuffix(".parquet")
             for other in sorted(self._partial.get(shared.partition("_")[0], ())):
                 with contextlib.suppress(DamagedTableError):
                     kept |= self._rows_of(f"{work.plan.folder(name)}/{other}")
         if work.retry is None or not work.was_moved_aside(name, unit):
-            return kept, {}
+            return {**kept, **answered}, {}
         rows = self._rows_of(work.table_before(name, unit))
         drops = {key: row["drop"] for key, row in rows.items() if row.get("drop")}
         wanted = {k: drop for k, drop in drops.items() if work.retry.wants(name, drop["reason"])}
         kept = {key: row for key, row in {**kept, **rows}.items() if key not in wanted}
-        return kept, {key: drop["attempt"] for key, drop in wanted.items()}
+        # what an earlier run of this retry has answered is not asked for again
+        return {**kept, **answered}, {key: drop["attempt"] for key, drop in wanted.items()}
 
     def _rows_of(self, table: str) -> dict[str, dict[str, Any]]:
         rows = read_table(self._work.store, table).to_pylist()

@@ -94,10 +94,9 @@ def status(output: str) -> dict[str, Any]:
 
 
 def _shipped_nothing(stages: list[dict[str, Any]]) -> bool:
-    """Return whether every stage has done every chunk, and the last had nothing left."""
-    last = stages[-1]
+    """Return whether every stage has done every chunk, and one of them let nothing through."""
     done = all(stage["chunks_done"] == stage["chunks_total"] for stage in stages)
-    return done and last["rows"] == sum(last["drops"].values())
+    return done and any(stage["rows"] == sum(stage["drops"].values()) for stage in stages)
 
 
 def _newest_tables(work: Store, folder: str, total: int) -> dict[int, str]:

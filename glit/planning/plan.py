@@ -117,8 +117,7 @@ def plan_retry(plan: Plan, inputs: Inputs, settings: Sequence[str], *, device: s
         table, _, key = setting.partition(".")
         if key in tables.get(table, {}):
             raise _of_whole_dataset(setting, why)
-    values = plan.recipe.as_dict()
-    values = {**values, **{name: {**values[name], **table} for name, table in tables.items()}}
+    values = overridden_tables(settings, of=plan.recipe.as_dict())
     retried = make_plan(recipe_from_dict(values), inputs, device=device)
     words, made_with = " ".join(settings), "which the whole dataset would have to be made with"
     if retried.beside != plan.beside:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from glit.errors import RecipeError
@@ -45,7 +45,6 @@ def recipe_from_dict(values: dict[str, Any]) -> Recipe:
         RecipeError: the values are of another version of glit.
         MissingPluginError: parts of it are of a plugin that is not loaded.
     """
-    values = toml_tables.moved(values)
     plugins.require_loaded(values.get("plugins", ()), wanted_by=f"the recipe {values['name']!r}")
     tables = {
         step.name: build_dataclass(step.config, values.get(step.name, {}), where=f"[{step.name}]")
@@ -115,9 +114,11 @@ def read_tables(name_or_path: str, *, overrides: Sequence[str] = ()) -> dict[str
     return toml_tables.read_tables(name_or_path, known_tables=known_tables, overrides=overrides)
 
 
-def overridden_tables(overrides: Sequence[str]) -> dict[str, Any]:
+def overridden_tables(
+    overrides: Sequence[str], of: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The raw tables that ``table.key=value`` strings make by themselves."""
-    return toml_tables.overridden_tables(overrides, known=known_tables())
+    return toml_tables.overridden_tables(overrides, known=known_tables(), of=of)
 
 
 def _refuse_ignored(overrides: Sequence[str], tables: dict[str, Any], recipe: Recipe) -> None:

@@ -6,22 +6,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tomllib
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import glit.recipes.trust as trust
-from glit.errors import RecipeError, closest
+from glit.errors import RecipeError, closest, cut, first_line
 from glit.recipes import plugins
 from glit.recipes.config import RecipeTable, build_dataclass
 from glit.recipes.resources import builtin_recipes
 
 T = TypeVar("T", bound=RecipeTable)
-
-_RENAMED = {"match": "[score] (model, batch_size, device, precision) and [pair] (rule)"}
-"""Tables of earlier versions, and what took their place."""
 
 
 @contextlib.contextmanager
@@ -87,15 +84,11 @@ def read_tables(
     plugins.load(named, folder=_find(name_or_path).parent)
     known = known_tables()
     for key in tables:
-        if key in _RENAMED:
-            raise RecipeError(f"recipe: the table [{key}] is now {_RENAMED[key]}")
         if key not in ("name", "about", *known):
             raise RecipeError(f"recipe: unknown table [{key}]; {closest(key, known)}")
         if key in known and not isinstance(tables[key], dict):
             raise RecipeError(f"recipe: {key} = {tables[key]!r}, want a table: [{key}]")
-    for override in overrides:
-        _apply_override(tables, override, known)
-    return moved(tables)
+    return overridden_tables(overrides, known=known, of=tables)
 
 
 def trusted_tables(
@@ -132,31 +125,20 @@ def trusted_tables(
     return tables, (wanted, contents)
 
 
-def moved(tables: dict[str, Any]) -> dict[str, Any]:
-    """Tables in which keys that have moved stand at their new place.
+def overridden_tables(
+    overrides: Sequence[str], *, known: Sequence[str], of: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Parse ``table.key=value`` strings into raw tables.
 
-    ``score.opinion`` of earlier versions is a grounder that adds no regions.
+    Args:
+        overrides: the strings; ``table.key.inner=value`` changes a value inside a key.
+        known: names of tables.
+        of: tables that are changed; they stay as they are.
     """
-    score = tables.get("score", {})
-    if "opinion" not in score and "opinion_revision" not in score:
-        return tables
-    score = dict(score)
-    model, revision = score.pop("opinion", ""), score.pop("opinion_revision", "main")
-    if not model:
-        return {**tables, "score": score}
-    warnings.warn(
-        f"[score] opinion: now [ground]; read as ground.enabled = true, model = {model!r}, "
-        "add_regions = false, threshold = 0.05",
-        stacklevel=2,
-    )
-    ground = {"enabled": True, "model": model, "revision": revision, "add_regions": False,
-              "threshold": 0.05}  # fmt: skip
-    return {**tables, "score": score, "ground": {**ground, **tables.get("ground", {})}}
-
-
-def overridden_tables(overrides: Sequence[str], *, known: Sequence[str]) -> dict[str, Any]:
-    """Parse ``table.key=value`` strings into raw tables."""
-    tables: dict[str, Any] = {}
+    tables = {
+        name: dict(value) if isinstance(value, Mapping) else value
+        for name, value in (of or {}).items()
+    }
     for override in overrides:
         _apply_override(tables, override, known)
     return tables
@@ -192,9 +174,9 @@ def _read_with_bases(
         raise RecipeError(f"recipe {name_or_path}: its 'base' recipes form a cycle")
     try:
         content = path.read_bytes()
-        raw = tomllib.loads(content.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RecipeError(f"recipe {path}: not valid TOML ({error})") from error
+        raw = _beside_recipe(tomllib.loads(content.decode("utf-8")), path)
+    except (ValueError, RecursionError) as error:
+        raise RecipeError(f"recipe {path}: not valid TOML ({first_line(error)})") from error
     base = raw.pop("base", None)
     files.append((path, content, raw))
     tables: dict[str, Any] = {}
@@ -214,6 +196,26 @@ def _read_with_bases(
     return tables
 
 
+def _beside_recipe(tables: dict[str, Any], recipe: Path) -> dict[str, Any]:
+    """The tables with the files that they name found from the folder of their recipe."""
+    return {
+        name: {key: _path_from(recipe.parent, key, value) for key, value in table.items()}
+        if isinstance(table, dict)
+        else table
+        for name, table in tables.items()
+    }
+
+
+def _path_from(folder: Path, key: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_path_from(folder, key, each) for each in value]
+    if key not in trust.FILES or not isinstance(value, str) or not value or "://" in value:
+        return value
+    if key == "calibration" and "/" not in value and not value.endswith(".json"):
+        return value  # a name of glit's
+    return os.path.join("" if folder == Path() else folder, value)
+
+
 def _find(name_or_path: str) -> Path:
     recipes = builtin_recipes()
     if name_or_path in recipes:
@@ -230,17 +232,17 @@ def _apply_override(tables: dict[str, Any], override: str, known: Sequence[str])
     table, dot, key = dotted.strip().partition(".")
     if not (equals and dot and key):
         raise RecipeError(f"--set {override!r}: want table.key=value, as in score.batch_size=64")
-    if table in _RENAMED:
-        raise RecipeError(f"--set {override}: the table [{table}] is now {_RENAMED[table]}")
     if table not in known:
         raise RecipeError(f"--set: unknown table {table!r}; {closest(table, known)}")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
+    except (ValueError, RecursionError) as error:
+        raise RecipeError(f"--set {cut(dotted)}: no value ({first_line(error)})") from error
     values = tables.setdefault(table, {})
     key, dot, inner = key.partition(".")
-    if dot and isinstance(before := values.get(key, {}), dict):
+    if dot and isinstance(before := values.get(key, {}), Mapping):
         values[key] = {**before, inner: value}
     else:
         values[key + dot + inner] = value

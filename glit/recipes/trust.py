@@ -18,6 +18,8 @@ from glit.errors import RecipeError, cut
 from glit.recipes.resources import builtin_recipes
 
 VARIABLE = "GLIT_TRUST"
+FILES = frozenset({"prompt", "calibration", "lists", "reservations"})
+"""Keys that name files: those of a recipe from its folder, those of ``--set`` from the current."""
 _USUAL_KEY = "OPENAI_API_KEY"
 
 
@@ -32,7 +34,7 @@ def demands(
 
     Args:
         tables: raw ones of the file.
-        folder: of the file; prompts below it are its own.
+        folder: of the file; files below it are its own.
         bases: the tables with those that they are based on.
         given: tables and keys that the command line sets, which count for nothing here.
     """
@@ -120,7 +122,8 @@ def _is_trusting(key: str, value: Any, folder: Path) -> bool:
         return value != _USUAL_KEY
     if key == "endpoint":
         return not is_here(str(value))
-    return key == "prompt" and value != "" and _is_elsewhere(str(value), folder)
+    paths = value if isinstance(value, list) else [value]
+    return key in FILES and any(each != "" and _is_elsewhere(str(each), folder) for each in paths)
 
 
 def is_here(address: str) -> bool:
@@ -139,8 +142,10 @@ def is_here(address: str) -> bool:
 
 
 def _is_elsewhere(path: str, folder: Path) -> bool:
-    """Return whether a file lies outside of a folder, links followed; one that is not there does
-    not."""
+    """Return whether a file lies at an address, or outside of a folder, links followed; one that is
+    not there does not."""
+    if "://" in path:
+        return True
     try:
         found = Path(path).resolve()
         return found.exists() and not found.is_relative_to(folder.resolve())

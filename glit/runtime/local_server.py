@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import socket
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
 from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,6 +31,8 @@ _LONGEST_FAULT = 300
 _MOST_THREADS = 32
 _SILENT_S = 5.0
 """A connection that says nothing for so long is closed; browsers open another."""
+_REQUEST_S = 10.0
+"""A request that is not read after so long is cut off, however much of it comes."""
 _BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _SHOWN = {".jpg": "image/jpeg", ".png": "image/png", ".webp": "image/webp", ".gif": "image/gif"}
 
@@ -151,9 +155,41 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+class _Incoming(io.RawIOBase):
+    """What comes over a connection until a deadline; the limit of a socket is for each wait."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._silent_s = connection, connection.gettimeout()
+        self.deadline = 0.0
+        """On the monotonic clock."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request takes too long")
+        self._connection.settimeout(min(left, self._silent_s or left))
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(self._silent_s)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = _SILENT_S
+
+    def setup(self) -> None:
+        super().setup()
+        self._incoming = _Incoming(self.connection)
+        self.rfile = io.BufferedReader(self._incoming)
+
+    def handle_one_request(self) -> None:
+        """Read a request within :data:`_REQUEST_S`, and answer it."""
+        self._incoming.deadline = time.monotonic() + _REQUEST_S
+        super().handle_one_request()
 
     def __init__(self, site: Site, *connection: Any) -> None:
         self._site = site

@@ -27,6 +27,15 @@ def visible(text: str) -> str:
     return "".join(map(_visible, text))
 
 
+def one_line(text: str) -> str:
+    r"""A text with all control characters written out, line ends and tabs too.
+
+    >>> print(one_line("a\nb"))
+    a\x0ab
+    """
+    return "".join(f"\\x{ord(c):02x}" if c in _KEPT else c for c in visible(text))
+
+
 def _visible(character: str) -> str:
     if character in _KEPT or character in _HARMLESS:
         return character
@@ -40,7 +49,7 @@ class Console(rich.console.Console):
     """Rich's console for untrusted text: no markup, no control characters."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"highlight": False, "markup": False, **options})
+        super().__init__(**{"highlight": False, "markup": False, "emoji": False, **options})
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text), **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -70,11 +71,24 @@ def new_folder(output: Path) -> Iterator[Path]:
             yield partial
             os.replace(partial, output)
         except OSError as error:
+            if not _is_of_output(error, partial, output):
+                raise InputError(
+                    f"{error.filename or 'a file'}: cannot be read ({error.strerror or error})"
+                ) from error
             raise InputError(
                 f"-o {output}: cannot write there ({error.strerror or error})"
             ) from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+
+def _is_of_output(error: OSError, partial: Path, output: Path) -> bool:
+    """Return whether an error is one of writing: it names the output or a folder above it, or, as
+    those of a full disk do, no file."""
+    if error.filename is None or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        return True
+    named = Path(os.fsdecode(error.filename))
+    return named.is_relative_to(partial) or partial.is_relative_to(named) or named == output
 
 
 def _here(output: str | os.PathLike[str], what: str) -> Path:

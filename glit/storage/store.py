@@ -166,7 +166,8 @@ class Store:
                 listed = self._fs.ls(self.full(folder), detail=False)
         except FileNotFoundError:
             return set()
-        return {p.rsplit("/", 1)[-1] for p in listed if TEMPORARY_MARK not in p}
+        names = {path.rsplit("/", 1)[-1] for path in listed}
+        return {name for name in names if TEMPORARY_MARK not in name}
 
     def remove(self, path: str) -> None:
         """Remove a file or a whole folder; nothing happens when it is not there."""

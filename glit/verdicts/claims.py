@@ -337,16 +337,19 @@ def verdicts_of_test(share: float, limit: float, *, alpha: float) -> int:
     """Return the size of the exact binomial test of ``limit`` that ``share`` passes in 90 %."""
     judged = math.ceil(math.log(alpha) / math.log1p(-limit))
     while judged < MOST_VERDICTS:
-        allowed = -1
-        tail = true = 0.0
-        mass, true_mass = (1 - limit) ** judged, (1 - share) ** judged
-        while tail + mass <= alpha and allowed < judged:
-            tail, true, allowed = tail + mass, true + true_mass, allowed + 1
-            step = (judged - allowed) / (allowed + 1)
-            mass, true_mass = (
-                mass * step * limit / (1 - limit), true_mass * step * share / (1 - share)
-            )  # fmt: skip
-        if true >= _POWER:
+        allowed = int(np.searchsorted(_binomial_tail(judged, limit), alpha, side="right"))
+        if allowed and _binomial_tail(judged, share)[allowed - 1] >= _POWER:
             return judged
         judged = math.ceil(judged * 1.05)
     return MOST_VERDICTS
+
+
+def _binomial_tail(number: int, share: float) -> np.ndarray:
+    """The chances of at most 0, 1, … ``number`` hits of a share in so many draws, summed in
+    logarithms: the first of them are below what a float holds."""
+    if share <= 0:
+        return np.ones(number + 1)
+    hits = np.arange(1, number + 1)
+    steps = np.log((number - hits + 1) / hits) + math.log(share) - math.log1p(-share)
+    log_mass = number * math.log1p(-share) + np.concatenate([[0.0], np.cumsum(steps)])
+    return np.cumsum(np.exp(log_mass))

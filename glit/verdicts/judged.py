@@ -56,20 +56,23 @@ class Judged:
 
     @property
     def fault(self) -> str:
-        """Why the opinions say nothing; empty if they may."""
-        answers = [*self.of.values(), *self.again.values()]
-        if len(answers) < _FEWEST:
+        """Why the opinions say nothing; empty if they may. Equal verdicts are no fault: of good
+        items most are right."""
+        letters = [each.letter for each in (*self.of.values(), *self.again.values())]
+        if len(letters) < _FEWEST:
             return ""
-        for what, values in (
-            ("verdict", [each.verdict for each in answers]),
-            ("letter", [each.letter for each in answers]),
-        ):
-            (value, number) = Counter(values).most_common(1)[0]
-            if number >= (_SAME * len(answers) if what == "letter" else len(answers)):
-                return (
-                    f"the model gave the {what} {value!r} to {number} of {len(answers)} questions"
-                )
-        return ""
+        letter, number = Counter(letters).most_common(1)[0]
+        if number < _SAME * len(letters):
+            return ""
+        return f"the model gave the letter {letter!r} to {number} of {len(letters)} questions"
+
+    @property
+    def note(self) -> str:
+        """What to know of the opinions; empty if there is nothing."""
+        verdicts = {each.verdict for each in self.of.values()}
+        if len(verdicts) != 1 or len(self.of) < _FEWEST:
+            return ""
+        return f"all {len(self.of)} verdicts are {verdicts.pop()!r}: they narrow no bound"
 
     @property
     def repairs(self) -> dict[Name, int]:

@@ -64,8 +64,19 @@ class FileFormat:
             header = from_plain(about, values)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{file}: not {self.what} ({cut(str(error))})") from error
-        lines = [(f"{file}, line {n}", line) for n, line in enumerate(rest[:-1], start=2)]
+        if rest and not _is_whole(rest[-1]):
+            rest.pop()
+        lines = [(f"{file}, line {n}", line) for n, line in enumerate(rest, start=2)]
         return header, [each for each in lines if each[1].strip()]
+
+
+def _is_whole(line: bytes) -> bool:
+    """Return whether a last line without a line break is whole, as an editor may leave it; one
+    whose writer was stopped is no JSON."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def parsed(line: bytes, kind: type[T]) -> T:
@@ -99,7 +110,7 @@ def begin(file: Path, header: bytes) -> None:
 
 @contextlib.contextmanager
 def appending(file: Path, *, wait: bool = True) -> Iterator[Callable[[bytes], None]]:
-    """Append lines to a file, one process at a time; an unfinished last line is removed.
+    """Append lines to a file, one process at a time; a last line that is cut off is removed.
 
     Args:
         file: an existing one.
@@ -121,9 +132,13 @@ def appending(file: Path, *, wait: bool = True) -> Iterator[Callable[[bytes], No
                 raise InputError(f"{file}: another process writes into it; wait for it") from None
             except OSError:
                 pass  # a file system without locks
-            size = (stream.read() or b"").rfind(b"\n") + 1
-            stream.truncate(size)
-            stream.seek(size)
+            content = stream.read() or b""
+            size = content.rfind(b"\n") + 1
+            if _is_whole(content[size:]):
+                stream.write(b"\n")
+            else:
+                stream.truncate(size)
+                stream.seek(size)
 
         def append(line: bytes) -> None:
             size = stream.tell()

@@ -55,7 +55,9 @@ class LedgerTask:
     def open(self, threads: int) -> LedgerTask:
         return self
 
-    def run(self, unit: Chunk, excluded: Mapping[int, str]) -> Generator[Heartbeat, None, Tally]:
+    def run(
+        self, unit: Chunk, excluded: Mapping[int, str] | None
+    ) -> Generator[Heartbeat, None, Tally]:
         """Write a chunk's ledger."""
         yield from ()
         rows = pa.Table.from_pylist(list(self._rows(unit)), schema=_SCHEMA)

@@ -37,6 +37,8 @@ class StageTime:
     """Seconds that workers were at work, summed over them, by bin."""
     lost_s: float = 0.0
     """The part of ``busy_s`` that was lost: its units were done again because the worker died."""
+    units: int = 0
+    """Units that were done in this run."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +66,7 @@ class Timeline:
         found = self.stages.setdefault(stage, StageTime(place=place))
         found.workers = max(found.workers, workers)
         found.lost_s += (stretch.stop_s - stretch.start_s) if stretch.lost else 0.0
+        found.units += not stretch.lost
         start, stop = (max(0.0, at - self.start_s) for at in (stretch.start_s, stretch.stop_s))
         while stop > _MOST_BINS * self.bin_s:
             self._halve()
@@ -101,6 +104,12 @@ class Timeline:
         return shares
 
 
+def units_done(runs: Sequence[Timeline], stage: str) -> int:
+    """Return how many units of a stage were done in the runs that are remembered, which are the
+    recent ones: their times belong to these units alone."""
+    return sum(run.stages[stage].units for run in runs if stage in run.stages)
+
+
 def seconds_left(
     runs: Sequence[Timeline], stages: Sequence[Mapping[str, Any]]
 ) -> tuple[float, list[str]]:
@@ -122,18 +131,20 @@ def seconds_left(
         left = stage["chunks_total"] - done
         found = [run.stages[name] for run in runs if name in run.stages]
         took_s = sum((sum(each.busy_s) - each.lost_s) / max(1, each.workers) for each in found)
-        if left and not (done and took_s):
+        units = units_done(runs, name)
+        if left and not (units and took_s):
             unknown.append(name)
         elif left:
             place = found[-1].place
-            by_place[place] = by_place.get(place, 0.0) + took_s / done * left
+            by_place[place] = by_place.get(place, 0.0) + took_s / units * left
     return max(by_place.values(), default=0.0), unknown
 
 
 def rate_per_s(runs: Sequence[Timeline], stage: Mapping[str, Any]) -> float | None:
     """Return a stage's throughput in samples per second, over all its workers and only while it
     ran; None if its times are not known."""
-    name, done = stage["stage"], stage["rows"]
+    name, chunks = stage["stage"], stage["chunks_done"]
+    done = stage["rows"] * units_done(runs, name) / chunks if chunks else 0
     found = [(run.bin_s, run.stages[name].busy_s) for run in runs if name in run.stages]
     seconds = sum(bin_s * sum(busy > 0 for busy in bins) for bin_s, bins in found)
     return done / seconds if done and seconds else None
@@ -215,6 +226,7 @@ def _from(run: dict[str, Any]) -> Timeline:
             workers=int(each["workers"]),
             busy_s=[_finite(value) for value in each["busy_s"]],
             lost_s=_finite(each["lost_s"]),
+            units=int(each["units"]),
         )
         for name, each in run["stages"].items()
     }

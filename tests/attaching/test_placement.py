@@ -92,3 +92,21 @@ def test_a_placement_that_is_nearly_whole_or_unscaled_is_exact():
 def test_words_that_are_false_of_a_mirrored_or_turned_picture(caption, mirrored, turned, word):
     placement = Placement(mirrored=mirrored, turned=turned, left=0, top=0, right=9, bottom=9)
     assert wrong_side(caption, placement) == word
+
+
+def test_all_captions_of_a_mirrored_picture_are_looked_at():
+    row = {
+        "caption": "A cup.", "width": 9, "height": 9, "regions": [], "sentences": [],
+        "captions": [{"kind": "short", "text": "A cup left of a jug.", "source": "m"}],
+        "negatives": [
+            {"sentence": 0, "kind": "position", "text": "A cup right of a jug."},
+            {"sentence": 0, "kind": "object", "text": "A dog."},
+        ],
+    }  # fmt: skip
+    mirrored = Placement(mirrored=True, left=0, top=0, right=9, bottom=9)
+    upright = Placement(left=0, top=0, right=9, bottom=9)
+    dropped = moved_row(row, mirrored, 9, 9, [])
+    assert isinstance(dropped, Drop) and dropped.reason == "wrong_side"
+    assert moved_row(row, upright, 9, 9, [])["negatives"] == row["negatives"]
+    own = {**row, "captions": "of somebody's own stage"}
+    assert [n["kind"] for n in moved_row(own, mirrored, 9, 9, [])["negatives"]] == ["object"]

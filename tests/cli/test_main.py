@@ -188,3 +188,19 @@ def test_earlier_names_of_commands_are_not_listed_and_work(run_glit):
         assert f" {now} " in listed and f" {old} " not in listed
         old_help, new_help = (run_glit(name, "--help").output for name in (old, now))
         assert re.findall(r"--[a-z-]+", old_help) == re.findall(r"--[a-z-]+", new_help) != []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    "words", [["recipes"], ["stats"], ["query", "SELECT 1", "--format", "json"]]
+)
+def test_a_full_standard_output_is_one_line(built, words):
+    command = [words[0], *([] if words[0] == "recipes" else [built]), *words[1:]]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "glit", *map(str, command)], stdout=full,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (
+        1, "glit: standard output: cannot be written (No space left on device)\n"
+    )  # fmt: skip

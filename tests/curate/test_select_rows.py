@@ -275,3 +275,19 @@ def test_left_out_images_are_found_by_query_explain_and_page(built, tmp_path, ru
     assert "not_selected (glit select left it out)" in told.output
     assert "glit retry" not in told.output
     assert run_glit("view", new, "-o", tmp_path / "page.html").code == 0
+
+
+def test_what_tells_pictures_apart_goes_along(built, tmp_path, run_glit):
+    """A dataset without its pictures is selected from and paired anew."""
+    published = tmp_path / "published"
+    glit.export(built, to="annotations", output=published)
+    some = {row.sample_id for row in glit.open_dataset(built).rows(images=False) if row.width}
+    glit.select(published, tmp_path / "five", sample=5)
+    glit.select(published, tmp_path / "rest", where="source_path < '000004'")
+    glit.pair(published, tmp_path / "paired", settings=["pair.rule=argmax"])
+    for name, number in (("five", 5), ("rest", 4), ("paired", len(some))):
+        found = glit.open_dataset(tmp_path / name)
+        ids = {row.sample_id for row in found.rows(images=False)}
+        told = pq.read_table(tmp_path / name / "pictures.parquet")["sample_id"].to_pylist()
+        assert sorted(told) == sorted(ids) and len(ids) == number
+        assert glit.verify(tmp_path / name) == []

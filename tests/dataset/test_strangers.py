@@ -13,7 +13,8 @@ import pytest
 from changed import edit_manifest, first_file, rewrite
 
 import glit
-from glit.data.schema import META_HUGGINGFACE, META_SCHEMA_VERSION, META_TOKENIZER
+import glit.dataset.verify as verify_module
+from glit.data.schema import DROPS_SCHEMA, META_HUGGINGFACE, META_SCHEMA_VERSION, META_TOKENIZER
 from glit.dataset.manifest import describe_file
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
@@ -251,7 +252,7 @@ def with_metadata(table: pa.Table, key: bytes, value: bytes) -> pa.Table:
     [
         (lambda t: pa.concat_tables([t, t]), "rows, the manifest says"),
         (lambda t: t.slice(0, 1), "1 rows, the manifest says"),
-        (lambda t: t.slice(0, 0), "has no rows"),
+        (lambda t: t.slice(0, 0), "0 rows, the manifest says"),
         (lambda t: t.append_column("zz", pa.array([1] * len(t))), r"not the manifest's \(zz\)"),
         (lambda t: t.append_column("caption", t["caption"]), "column caption is there more than once"),
         (lambda t: with_metadata(t, META_HUGGINGFACE, b'{"info": {'), "huggingface is damaged"),
@@ -277,3 +278,77 @@ def test_a_file_that_is_not_what_the_manifest_says_is_named_by_all(
         done = run_glit(*words)
         assert done.code == 1 and done.errors.count("\n") == 1, (words, done)
         assert re.search(said, done.errors), (words, done)
+
+
+def hostile_drops(dataset: Path, text: str) -> None:
+    table = pa.Table.from_pylist(
+        [dict.fromkeys(DROPS_SCHEMA.names[:5], text) | {"attempt": 0}] * 3, schema=DROPS_SCHEMA
+    )
+    pq.write_table(table, dataset / "drops.parquet")
+    entry = as_plain(describe_file(dataset / "drops.parquet", 3))
+    edit_manifest(dataset, lambda m: m["files"].update({"drops.parquet": entry}))
+
+
+def test_long_texts_of_drops_are_cut_on_pages_and_in_messages(built_copy, tmp_path, run_glit):
+    hostile_drops(built_copy, "long" * 500_000)
+    done = run_glit("verify", built_copy, "-q")
+    assert done.code == 1 and len(done.output) < 2000 and "unknown reasons long" in done.output
+    write_report(Dataset(built_copy), tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text().count("long") < 20_000
+    assert run_glit("explain", built_copy, "000000.png").code == 0
+
+
+def test_a_text_of_several_lines_is_one_breach_on_one_line(built_copy, run_glit):
+    hostile_drops(built_copy, "<b>\x1b[2J\nall well\u202e")
+    said = run_glit("verify", built_copy, "-q").output
+    assert "\nall well" not in said and r"\x0aall well\u202e" in said
+    shown = run_glit("query", built_copy, "SELECT message FROM drops").output
+    assert "\u202e" not in shown and r"\u202e" in shown
+
+
+@pytest.mark.parametrize("scale", [-40.3, 0, 0.0])
+def test_a_scale_that_no_rule_takes_is_refused_with_the_manifest(built_copy, scale):
+    edit_manifest(built_copy, lambda m: m.update(logit_scale=scale))
+    with pytest.raises(DatasetError, match=r"'logit_scale': found .*, want above 0"):
+        glit.verify(built_copy)
+
+
+def test_a_key_that_stands_twice_is_refused(built_copy):
+    path = built_copy / "manifest.json"
+    path.write_text(path.read_text().replace('"shipped":', '"shipped": 1, "shipped":', 1))
+    with pytest.raises(DatasetError, match="the key 'shipped' stands twice"):
+        glit.open_dataset(built_copy)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError("Failed to launch worker thread: x"),
+                                   RuntimeError("can't start new thread")])  # fmt: skip
+def test_a_lack_of_memory_or_threads_is_no_breach(built_copy, monkeypatch, run_glit, error):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(verify_module, "_check_rows", fails)
+    done = run_glit("verify", built_copy, "-q")
+    assert (done.code, done.output) == (1, "")
+    assert done.errors.startswith("glit: not enough memory or threads to check the dataset")
+
+
+def test_a_data_file_of_no_rows_is_paired_anew_and_published(built_copy, tmp_path):
+    """As one is whose samples were all dropped by corrections."""
+    name = first_file(built_copy).name
+    rewrite(built_copy, list.clear)
+
+    def without(manifest):
+        lost = manifest["counts"]["shipped"] - sum(
+            each["rows"] for n, each in manifest["files"].items() if n.startswith("data/")
+        )
+        manifest["files"][f"data/{name}"]["without_pair"] = 0
+        for key in ("shipped", "ingested"):
+            manifest["counts"][key] -= lost
+
+    edit_manifest(built_copy, without)
+    whole = len(glit.open_dataset(built_copy))
+    glit.pair(built_copy, tmp_path / "paired", settings=["pair.rule=argmax"])
+    glit.export(built_copy, to="annotations", output=tmp_path / "published")
+    for made in ("paired", "published"):
+        assert len(glit.open_dataset(tmp_path / made)) == whole
+        assert glit.verify(tmp_path / made) == []

@@ -26,8 +26,8 @@ class OfFormats(Dataset):
         super().__init__(path)
         self.formats = formats
 
-    def __iter__(self):
-        return (self._with(number, row) for number, row in enumerate(super().__iter__()))
+    def rows(self, *, images=True):
+        return (self._with(number, row) for number, row in enumerate(super().rows(images=images)))
 
     def _with(self, number, row):
         buffer = io.BytesIO()

@@ -37,7 +37,7 @@ def stages(**places):
     """Two workers of each, that share 8 s of work in bins of a second, and 2 s lost."""
     return {
         name: StageTime(
-            place=place, workers=2, busy_s=[2.0, 2.0, 2.0, 0.0, 1.0, 1.0, 2.0], lost_s=2
+            place=place, workers=2, busy_s=[2.0, 2.0, 2.0, 0.0, 1.0, 1.0, 2.0], lost_s=2, units=1
         )
         for name, place in places.items()
     }
@@ -111,8 +111,16 @@ def test_all_runs_of_a_build_count(pilot, monkeypatch):
     )
     timed(monkeypatch, run)
     once = glit.estimate(pilot, images=100)
-    timed(monkeypatch, run, replace(run, start_s=9.0))
+    stopped = {name: replace(each, units=0) for name, each in run.stages.items()}
+    timed(monkeypatch, run, replace(run, start_s=9.0, stages=stopped))
     assert glit.estimate(pilot, images=100).hours == pytest.approx([2 * h for h in once.hours])
+
+
+def test_a_given_rate_of_a_stage_whose_run_had_no_gpu(pilot, monkeypatch):
+    here = stages(ingest="cpu", caption="cuda", split="cpu")
+    timed(monkeypatch, Timeline(start_s=0.0, bin_s=1.0, cores=4, gpus=0, stages=here))
+    caption = glit.estimate(pilot, images=3600, rates={"caption": 2}).stages[1]
+    assert caption.hours == pytest.approx((7 / 8 / 2, 7 / 8 / 2))
 
 
 def test_what_cannot_be_is_refused_in_a_line(pilot, monkeypatch, run_glit):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
+import pyarrow.parquet as pq
 import pytest
-from building import data_bytes, noise, run_build
+from building import data_bytes, noise, quiet, run_build
 from chat_server import Server, ok
 
 from glit.errors import RunError, UserError
+from glit.executors.local import LocalExecutor
 from glit.pipeline import stage_task
+from glit.pipeline.retry import retry
+from glit.runtime.limits import Limits
 
+REFUSAL = "I'm sorry, but I cannot help with that."
 CAPTION = "A red ball lies on a green field. A blue box stands behind it."
 
 
@@ -29,10 +36,11 @@ def photographs(tmp_path):
     return noise(tmp_path / "photographs", 7)
 
 
-def build(photographs, output, server, *more):
+def build(photographs, output, server, *more, **named):
     settings = ["backend=endpoint", "model=m", f"endpoint={server.url}", "retries=0"]
-    settings = [f"caption.{each}" for each in [*settings, *more]]
-    return run_build(photographs, output, overrides=settings)
+    settings = [f"caption.{each}" for each in settings]
+    settings += [each if each.startswith("ingest.") else f"caption.{each}" for each in more]
+    return run_build(photographs, output, overrides=settings, **named)
 
 
 def test_answers_that_were_paid_for_are_kept_when_a_build_ends(photographs, tmp_path):
@@ -70,3 +78,75 @@ def test_a_server_that_fails_on_some_does_not(photographs, tmp_path, monkeypatch
         server.answer = answer
         counts = build(photographs, tmp_path / "out", server, "batch_size=1").counts
     assert counts.shipped == 1 and counts.drops == {"caption/refusal": 6}
+
+
+NO_CREDIT = (402, {}, {"error": {"message": "no credit"}})
+
+
+def server_that_refuses(server, number):
+    """Refuses all images but ``number``, and from then on what ``server.later`` answers."""
+    server.later = []
+
+    def answer(body):
+        if server.later:
+            return server.later.pop(0)
+        return ok(CAPTION if len(server.requests) <= number else REFUSAL)
+
+    server.answer = answer
+
+
+def test_a_stopped_retry_pays_for_nothing_twice(photographs, tmp_path):
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    with OutOfMoney(99) as server:
+        build(photographs, whole, server)
+    with Server() as server:
+        server_that_refuses(server, 1)
+        build(photographs, out, server, "batch_size=1")
+        server.later = [*[ok(CAPTION)] * 4, *[NO_CREDIT] * 2]
+        with pytest.raises(UserError, match="no credit"):
+            retry(str(out), LocalExecutor(), quiet())
+        server.requests.clear()
+        server.later = [ok(CAPTION)] * 9
+        assert retry(str(out), LocalExecutor(), quiet()).counts.shipped == 7
+        assert len(server.requests) == 2
+    columns = ["sample_id", "caption", "pairs"]
+    rows = (pq.read_table(each / "data", columns=columns).to_pylist() for each in (out, whole))
+    assert next(rows) == next(rows)
+
+
+def test_the_tokens_of_a_stopped_run_count_once(photographs, tmp_path):
+    paid = {**ok(CAPTION)[2], "usage": {"total_tokens": 100}}
+    out, words = tmp_path / "out", ("batch_size=1", "ingest.chunk_size=4")
+    with Server() as server:
+        server.answer = lambda body: (200, {}, paid) if len(server.requests) <= 3 else NO_CREDIT
+        with pytest.raises(UserError, match="no credit"):
+            build(photographs, out, server, *words)
+        server.answer = lambda body: (200, {}, paid)
+        limits = Limits(tokens=650)  # 300 of the first run, 100 for the rest of its chunk, and 300
+        assert build(photographs, out, server, *words, limits=limits).counts.shipped == 7
+
+
+def test_no_password_of_a_retry_is_written_down(photographs, tmp_path):
+    out = tmp_path / "out"
+    with Server() as server:
+        server_that_refuses(server, 2)
+        build(photographs, out, server, "batch_size=1")
+        address = server.url.replace("http://", "http://ann:hunter2secret@")
+        server.later = [*[ok(CAPTION)] * 2, *[NO_CREDIT] * 2]
+        again = {"settings": [f"caption.endpoint={address}"]}
+        with pytest.raises(UserError, match="no credit"):
+            retry(str(out), LocalExecutor(), quiet(), **again)
+        server.later = [ok(CAPTION)] * 9
+        assert retry(str(out), LocalExecutor(), quiet(), **again).counts.shipped == 7
+    assert not [f for f in out.rglob("*") if f.is_file() and b"hunter2" in f.read_bytes()]
+    settings = json.loads((out / "manifest.json").read_text())["retries"][0]["settings"]
+    assert settings["caption"]["endpoint"] == server.url
+
+
+def test_a_retry_changes_a_value_inside_a_key_alone(photographs, tmp_path):
+    with Server() as server:
+        server_that_refuses(server, 2)
+        build(photographs, tmp_path / "out", server, "batch_size=1", "request={top_p=0.5,top_k=1}")
+        server.later = [ok(CAPTION)] * 9
+        retry(str(tmp_path / "out"), LocalExecutor(), quiet(), settings=["caption.request.top_k=2"])
+        assert (server.requests[-1]["top_p"], server.requests[-1]["top_k"]) == (0.5, 2)

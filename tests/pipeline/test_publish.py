@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from building import counts, data_bytes, png, run_build, tiny
+from building import counts, data_bytes, noise, png, quiet, run_build, tiny
 
 from glit.dataset.manifest import read_manifest
 from glit.dataset.verify import verify
 from glit.errors import RunError
 from glit.executors.local import LocalExecutor
+from glit.pipeline import publish
+from glit.pipeline.retry import retry
 from glit.planning.recipe import load_recipe
 from glit.storage.store import Store
 
@@ -105,3 +107,24 @@ def test_the_manifest_holds_the_whole_recipe(scenes, tmp_path):
     assert list(found) == sorted([
         "name", "about", "ingest", "caption", "split", "propose", "score", "pair", "pack"
     ])  # fmt: skip
+
+
+def test_what_a_finished_dataset_has_stays_until_the_manifest_is_ready(tmp_path, monkeypatch):
+    """Rows are counted last, for minutes where there are millions; a kill then leaves it whole."""
+    images, out = noise(tmp_path / "images", 3), tmp_path / "out"
+    (images / "0.png").write_bytes(b"no picture")
+    for number in range(3):
+        (images / f"{number}.txt").write_text("A red circle. A blue square.")
+    run_build(images, out, overrides=["caption.backend=sidecar"])
+    before = (out / "drops.parquet").read_bytes()
+
+    def killed(*given, **named):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "dataset_statistics", killed)
+        with pytest.raises(KeyboardInterrupt):
+            retry(str(out), LocalExecutor(), quiet())
+    assert (out / "drops.parquet").read_bytes() == before and list(verify(str(out))) == []
+    retry(str(out), LocalExecutor(), quiet())
+    assert pq.read_table(out / "drops.parquet")["attempt"].to_pylist() == [1]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from building import data_bytes, plan_of, run_build
+from building import data_bytes, noise, plan_of, run_build
+from chat_server import Server
 
 from glit.errors import RunError
 from glit.inputs.lookup import BroughtCaptions
@@ -46,3 +47,20 @@ def test_a_full_disk_is_one_line_and_resumable(scenes, built, tmp_path, monkeypa
         run_build(scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl")
     run_build(scenes / "images", tmp_path / "out", captions=scenes / "captions.jsonl")
     assert data_bytes(tmp_path / "out") == data_bytes(built)
+
+
+def test_of_a_unit_that_kills_workers_nothing_is_kept_before_it_is_done(tmp_path, monkeypatch):
+    """Its samples are counted by their places among what is left of it."""
+    monkeypatch.setattr(stage_task, "_KEEP_EVERY_S", 0.0)
+    images, words = noise(tmp_path / "images", 3), ["batch_size=1", "retries=0"]
+    with Server() as server:
+        words += ["backend=endpoint", "model=m", f"endpoint={server.url}"]
+        kept, plain = [], stage_task.StageWorker.run
+        monkeypatch.setattr(Work, "keep", lambda *given: kept.append(given))
+        for excluded, keeps in (({}, False), (None, True)):
+            monkeypatch.setattr(
+                stage_task.StageWorker, "run",
+                lambda self, unit, _, excluded=excluded: plain(self, unit, excluded),
+            )  # fmt: skip
+            run_build(images, tmp_path / str(keeps), overrides=[f"caption.{w}" for w in words])
+            assert bool(kept) is keeps

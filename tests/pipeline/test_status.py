@@ -10,7 +10,7 @@ from building import edit_state, quiet
 from glit.errors import DamagedTableError, UserError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
-from glit.pipeline.status import status
+from glit.pipeline.status import _shipped_nothing, status
 
 
 def test_status_counts_chunks_rows_and_drops(built):
@@ -56,3 +56,16 @@ def test_a_hand_edited_state_is_one_line(built_copy, key, value):
     for ask in (status, lambda out: retry(out, LocalExecutor(), quiet())):
         with pytest.raises(UserError, match=f"state.json: '{key}': .* run glit build again"):
             ask(str(built_copy))
+
+
+@pytest.mark.parametrize(
+    ("left", "empty"), [({"score": 0, "pair": 0}, True), ({"score": 1, "pair": 1}, False),
+                        ({"negatives": 0, "pair": 4}, True), ({"pair": 4, "negatives": 0}, True)],
+)  # fmt: skip
+def test_nothing_is_shipped_if_any_end_of_the_flow_lets_nothing_through(left, empty):
+    stages = [
+        {"stage": name, "chunks_done": 1, "chunks_total": 1, "rows": 4, "drops": {"x": 4 - number}}
+        for name, number in left.items()
+    ]
+    assert _shipped_nothing(stages) is empty
+    assert not _shipped_nothing([*stages, {**stages[0], "chunks_done": 0}])

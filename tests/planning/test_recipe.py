@@ -2,6 +2,7 @@ import pytest
 
 from glit.errors import RecipeError
 from glit.evaluation.config import EvaluateConfig
+from glit.planning.prompts import read_prompt
 from glit.planning.recipe import load_recipe, load_table, recipe_from_dict
 from glit.recipes.config import is_enabled
 from glit.recipes.resources import builtin_recipes
@@ -37,6 +38,8 @@ def test_overrides_are_read_as_toml_else_as_text():
         ("score.batch_size", "want table.key=value"),
         ("propose.exact_masks=1", "want bool"),
         ("propose.min_area=0.9", "min_area < max_area"),
+        ("ingest.max_pixels=" + "9" * 5000, "^--set ingest.max_pixels: no value .Exceeds"),
+        ("ingest.max_pixels=" + "[" * 5000, "^--set ingest.max_pixels: no value .*recursion"),
     ],
 )
 def test_mistakes_name_the_way_out(override, message):
@@ -54,6 +57,38 @@ def test_a_file_with_an_unknown_table(tmp_path):
     file.write_text('base = "mini"\n[proposal]\nx = 1\n')
     with pytest.raises(RecipeError, match=r"did you mean 'propose'"):
         load_recipe(str(file))
+
+
+@pytest.mark.parametrize("text", ["a=" + "[" * 5000, "x=" + "9" * 5000, "a = \x00", "\udcff"])
+def test_a_hostile_file_is_refused_in_one_line(tmp_path, text, run_glit):
+    file = tmp_path / "own.toml"
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    for words in (("recipes", file), ("trust", file), ("doctor", tmp_path, "-r", file)):
+        done = run_glit(*words)
+        assert (done.code, done.errors.count("\n")) == (2, 1), (words, done)
+        assert "not valid TOML" in done.errors
+
+
+def test_files_that_a_recipe_names_lie_in_its_folder(tmp_path, monkeypatch):
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    (folder / "ask.txt").write_text("Describe it.")
+    (folder / "own.toml").write_text(
+        'base = "glit-mini"\n[caption]\nprompt = "ask.txt"\n[rights]\nenabled = true\nreservations = ["a.json"]\n'
+        '[exclude]\nenabled = true\nlists = ["l.txt", "/abs/m.txt"]\n'
+    )
+    (tmp_path / "more.toml").write_text('base = "recipes/own.toml"\n')
+    monkeypatch.chdir(tmp_path)
+    for name in ("recipes/own.toml", "more.toml", str(folder / "own.toml")):
+        found = load_recipe(name)
+        at = str(folder) if name.startswith("/") else "recipes"
+        assert (
+            found.caption.prompt == f"{at}/ask.txt" and read_prompt(found.caption) == "Describe it."
+        )
+        assert found.exclude.lists == (f"{at}/l.txt", "/abs/m.txt")
+        assert found.pair.calibration == "mini-scenes"
+    monkeypatch.chdir(folder)
+    assert load_recipe("own.toml", overrides=["caption.prompt=x/y.txt"]).caption.prompt == "x/y.txt"
 
 
 def test_a_circle_of_bases_is_found(tmp_path):

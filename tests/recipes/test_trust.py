@@ -47,6 +47,9 @@ FAR = '[caption]\nbackend = "endpoint"\nendpoint = "http://far.example/v1"\n'
         (FAR.replace("far.example", "127.0.0.1@far.example"), "caption.endpoint"),
         ('[caption]\napi_key_env = "AWS_SECRET_ACCESS_KEY"\n', "caption.api_key_env"),
         ('[caption]\nprompt = "/etc/hostname"\n', "caption.prompt"),
+        ('[pair]\ncalibration = "/etc/hostname"\n', "pair.calibration"),
+        ('[exclude]\nlists = ["a.txt", "http://far.example/x"]\n', "exclude.lists"),
+        ('[rights]\nreservations = ["../../../../../../../etc/hostname"]\n', "rights.reservations"),
         ('base = "lism"\n[propose]\nmodel = "evil.pt"\n', "propose.allow_pickle"),
     ],
 )

@@ -11,7 +11,7 @@ from building import run_build
 from rich.table import Table
 
 from glit.runtime.progress import StageProgress
-from glit.runtime.terminal import Console, visible
+from glit.runtime.terminal import Console, one_line, visible
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\u202e"
 
@@ -33,6 +33,13 @@ def test_a_console_prints_texts_and_cells_and_no_markup():
     said = re.sub("\x1b\\[[0-9;]*m", "", out.getvalue())
     assert said.count(visible(ESCAPE)) == 3 and "[red]head" in said and said.count("[/]") == 2
     assert not set("\x1b\x07\u202e") & set(said)
+
+
+def test_a_colon_in_a_path_is_no_emoji():
+    out = io.StringIO()
+    Console(file=out, width=99).print("w:x:y: 6 images")
+    assert out.getvalue() == "w:x:y: 6 images\n"
+    assert one_line("a\nb\u202e\tc") == r"a\x0ab\u202e\x09c"
 
 
 def test_explain_status_and_errors_escape_what_a_stranger_wrote(scenes, tmp_path, run_glit):

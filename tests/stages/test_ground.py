@@ -92,22 +92,6 @@ def test_without_added_regions_only_what_fits_together_is_kept(scenes, tmp_path,
     assert any(row.extra["groundings"] for row in found)
 
 
-def test_the_old_name_of_it_is_read_with_a_warning(scenes, tmp_path):
-    with pytest.warns(UserWarning, match=r"\[score\] opinion: now \[ground\]"):
-        found = built(scenes, tmp_path / "out", "score.opinion=mini-grounder", limit=2)
-    assert found.manifest.recipe.tables["ground"]["add_regions"] is False
-    assert "opinion" not in found.manifest.recipe.tables["score"]
-    assert found[0].agreement.max() > 0
-
-
-def test_the_manifest_of_an_earlier_version_is_read(scenes, tmp_path):
-    from glit.planning.recipe import load_recipe, recipe_from_dict
-
-    values = load_recipe("mini").as_dict()
-    values["score"] |= {"opinion": "", "opinion_revision": "main"}
-    assert recipe_from_dict(values) == load_recipe("mini")
-
-
 @pytest.mark.slow
 def test_stopped_anywhere_it_goes_on_to_the_same_bytes(scenes, tmp_path, grounded):
     with pytest.raises(KeyboardInterrupt):

@@ -132,3 +132,10 @@ def test_a_pipe_is_not_waited_for(tmp_path, how):
         assert store.entry(name).size == -1
         with pytest.raises(OSError, match="not a regular file"):
             read[how](name)
+
+
+def test_names_below_a_folder_that_looks_temporary():
+    store = Store("memory://bucket/x.tmp-run/ds")
+    store.write("a.parquet", b"1")
+    store.write("b.parquet.tmp-12345678", b"2")
+    assert store.names() == {"a.parquet"}

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from glit.errors import InputError
-from glit.verdicts.claims import Part
+from glit.verdicts.claims import MOST_VERDICTS, Part, verdicts_of_test
 from glit.verdicts.record import AuditPlan, Claim, Said, append, begin, is_audit, read_audit
 
 ID = "ab" * 32
@@ -132,3 +132,31 @@ def test_other_files_are_no_audit(tmp_path, first):
     file.write_bytes(first + b"\n")
     with pytest.raises(InputError, match=r"v\.jsonl: not the record of an audit"):
         read_audit([file])
+
+
+def test_a_verdict_whose_line_an_editor_left_open_stays(file):
+    append(file, said(0, "right"))
+    append(file, said(1, "wrong"))
+    file.write_bytes(file.read_bytes().rstrip(b"\n"))
+    assert len(read_audit([file])) == 2
+    append(file, said(2, "none"))
+    assert len(read_audit([file])) == 3 and file.read_bytes().count(b"\n") == 4
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.03, 0.045])
+def test_a_test_of_many_verdicts_has_the_power_that_is_said(share):
+    """Scipy's exact binomial distribution is the judge."""
+    binom = pytest.importorskip("scipy.stats").binom
+    number = verdicts_of_test(share, 0.05, alpha=0.05)
+    allowed = binom.ppf(0.05, number, 0.05) - (
+        binom.cdf(binom.ppf(0.05, number, 0.05), number, 0.05) > 0.05
+    )
+    assert binom.cdf(allowed, number, share) >= 0.9
+    fewer = number * 100 // 106
+    allowed = binom.ppf(0.05, fewer, 0.05) - 1
+    assert fewer < 57 or binom.cdf(allowed, fewer, share) < 0.92
+
+
+def test_nearly_the_limit_takes_more_verdicts_than_anybody_gives():
+    assert verdicts_of_test(0.0495, 0.05, alpha=0.05) == MOST_VERDICTS
+    assert verdicts_of_test(0.045, 0.05, alpha=0.05) < verdicts_of_test(0.047, 0.05, alpha=0.05)

@@ -301,3 +301,21 @@ def test_the_pages_of_two_datasets_and_of_one_image(browser, hostile, built, tmp
             name
         ] in words
         opened.close()
+
+
+def test_two_datasets_of_different_steps_are_compared_by_title(browser, built, tmp_path):
+    data = compare_data(Dataset(built), Dataset(built), most=3, seed=0)
+    left, right = (side["story"] for side in data["sides"])
+    titles = [step["title"] for step in left["steps"]]
+    right["steps"] = [{**left["steps"][0], "title": "Another step"}, *left["steps"][2:]]
+    path = tmp_path / "page.html"
+    path.write_text(report_html(data), encoding="utf-8")
+    opened = Page(browser, path.as_uri())
+    opened.wait_for_selector("main section")
+    assert opened.faults == []
+    rows = opened.locator("#origin tr").all_inner_texts()
+    found = {row.split("\t")[0]: row.split("\t")[1:] for row in rows[1:]}
+    assert [*found][1 : len(titles) + 2] == [*titles, "Another step"]
+    assert found[titles[0]][1] == "–" and found["Another step"][0] == "–"
+    assert found[titles[2]][0] == found[titles[2]][1] != "–"
+    opened.close()

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import http.client
 import json
+import select
 import socket
 import struct
 import threading
@@ -181,6 +182,23 @@ def test_idle_connections_take_no_thread_each_and_are_closed(server, monkeypatch
         assert threading.active_count() - before <= loopback._MOST_THREADS
     assert any(answer.startswith(b"HTTP/1.1 503 ") for answer in answers)
     assert get(server, "/image/2")[0] == 200
+
+
+@pytest.mark.parametrize("head", [b"GET / HTTP/1.1\r\nX: ", b"POST / HTTP/1.1\r\nHost: localhost\r\n"
+                                  b"Content-Type: application/json\r\nContent-Length: 4000\r\n\r\n"])  # fmt: skip
+def test_a_request_that_comes_byte_by_byte_is_cut_off(server, monkeypatch, head, capfd):
+    monkeypatch.setattr(loopback, "_REQUEST_S", 0.3)
+    with raw(server) as connection:
+        connection.sendall(head)
+        connection.settimeout(5)
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < 400 and not select.select([connection], [], [], 0.01)[0]:
+                connection.sendall(b"1")
+                sent += 1
+        assert sent < 400
+    assert get(server, "/image/2")[0] == 200
+    assert capfd.readouterr() == ("", "")
 
 
 def test_an_icon(server):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from glit.cli.timeline import timeline_lines
 from glit.executors.protocols import BusyInterval, Resources
 from glit.storage.store import Store
-from glit.work.timeline import Timeline, TimelineWriter, read_timelines, seconds_left
+from glit.work.timeline import Timeline, TimelineWriter, rate_per_s, read_timelines, seconds_left
 
 
 def stretch(start_s, stop_s):
@@ -78,13 +78,18 @@ def test_the_rest_of_a_build_is_as_long_as_its_slowest_place():
     first.note("caption", "cuda", stretch(0, 8), workers=2)  # 4 s
     first.note("propose", "cuda", stretch(8, 10), workers=1)  # 2 s
     second.note("caption", "cuda", stretch(90, 92), workers=1)  # 2 s
-    second.note("ingest", "cpu", stretch(90, 99), workers=1)  # 9 s
+    for start in (90, 93, 96):
+        second.note("ingest", "cpu", stretch(start, start + 3), workers=1)  # 9 s
     stages = [
         {"stage": name, "chunks_done": done, "chunks_total": 9}
         for name, done in (("ingest", 3), ("caption", 2), ("propose", 1), ("score", 0), ("pair", 0))
     ]
     # caption 6 s / 2 * 7, propose 2 s / 1 * 8; ingest 9 s / 3 * 6
     assert seconds_left([first, second], stages) == (37.0, ["score", "pair"])
+    # of earlier runs, whose times are forgotten, chunks do not count either
+    many = [{"stage": "ingest", "chunks_done": 300, "chunks_total": 306, "rows": 3000}]
+    assert seconds_left([second], many) == (18.0, [])
+    assert rate_per_s([second], many[0]) == 30 / 9
     done = [{"stage": "caption", "chunks_done": 9, "chunks_total": 9}]
     assert seconds_left([first], done) == (0.0, [])
 
@@ -102,7 +107,7 @@ def test_the_names_of_gpus_are_kept_once(tmp_path):
 @pytest.mark.parametrize("value", ["NaN", "1e999", '"x"', "null", "[1]"])
 def test_a_timeline_that_somebody_changed_is_none(tmp_path, value):
     """`glit status` computes with it."""
-    stage = f'{{"place": "cpu", "workers": 1, "busy_s": [{value}], "lost_s": 0.0}}'
+    stage = f'{{"place": "cpu", "workers": 1, "busy_s": [{value}], "lost_s": 0.0, "units": 1}}'
     text = f'[{{"start_s": 0.0, "bin_s": 1.0, "stages": {{"score": {stage}}}}}]'
     (tmp_path / "timeline.json").write_text(text)
     assert read_timelines(Store(tmp_path)) == []

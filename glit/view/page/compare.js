@@ -35,7 +35,7 @@ function sideTable(a, b) {
   };
   const rows = [
     ['Recipe', a.story.recipe, b.story.recipe],
-    ...a.story.steps.map((step, at) => [step.title, stepWords(step), stepWords(b.story.steps[at])]),
+    ...stepTitles(a, b).map((title) => [title, stepWords(a, title), stepWords(b, title)]),
     ['Images', count(a.totals.images), count(b.totals.images)],
     ['Sentences', count(a.totals.sentences), count(b.totals.sentences)],
     ['Regions', count(a.totals.regions), count(b.totals.regions)],
@@ -48,8 +48,13 @@ function sideTable(a, b) {
       h('th', { scope: 'row' }, name), h('td', {}, left), h('td', {}, right)))));
 }
 
-function stepWords(step) {
-  return [step.how, step.model].filter(Boolean).join(' · ');
+function stepTitles(a, b) {
+  return [...new Set([a, b].flatMap((side) => side.story.steps.map((step) => step.title)))];
+}
+
+function stepWords(side, title) {
+  const steps = side.story.steps.filter((step) => step.title === title);
+  return steps.map((step) => [step.how, step.model].filter(Boolean).join(' · ')).join('; ') || '–';
 }
 
 function duels(data) {
