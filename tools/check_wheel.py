@@ -122,11 +122,7 @@ def _use(python: Path, here: Path) -> tuple[int, int]:
 def names_an_extra(code: int, errors: str) -> bool:
     """Whether a command ended as it should where an extra is missing."""
     lines = [line for line in errors.splitlines() if line.startswith("glit: ")]
-    return (
-        code == 2
-        and len(lines) == 1
-        and _INSTALLS_EXTRA.search(lines[0]) is not None
-    )
+    return code == 2 and len(lines) == 1 and _INSTALLS_EXTRA.search(lines[0]) is not None
 
 
 def is_a_diagnosis(line: list[str], code: int, errors: str) -> bool:

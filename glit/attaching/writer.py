@@ -39,6 +39,7 @@ from glit.dataset.recorded_rules import pairings_of
 from glit.errors import InputError, RunError
 from glit.exporters.annotations import PICTURES
 from glit.images import decode
+from glit.images.location import without_location
 from glit.plain import as_plain
 from glit.runtime.progress import StageProgress
 from glit.stages.pack import Pack, writer_options
@@ -144,6 +145,8 @@ class AttachedWriter:
         told = {"file": file, "sha256": found.sha256, "how": found.how,
                 "colours": found.colours, **dataclasses.asdict(placement)}  # fmt: skip
         empty = {"by_hand": [], "review": review()}
+        if not self._dataset.manifest.recipe.table(Pack.name).get("keep_location"):
+            data = without_location(data)
         path = {"bytes": data, "path": row["source_path"]}
         return {**empty, **row, "image": path, ATTACHED[0]: told}
 

@@ -85,6 +85,8 @@ class FileEntry:
     sha256: str
     without_pair: int | None = None
     """Samples without any region; None of a file without samples, and in version 1."""
+    locations_removed: int | None = None
+    """Images whose coordinates were taken out; None if there were none."""
     more: Mapping[str, Any] = unknown_keys()
 
 

@@ -290,6 +290,8 @@ def _tables(store: Store, name: str, manifest: Manifest) -> Iterator[pa.Table]:
             raise ValueError(fault)
         if store.is_local:
             file.check()
+        if not file.metadata.num_row_groups:
+            return
         columns = _columns(file.schema_arrow)
         # from the first row group: a ParquetFile's schema would keep its footer in memory for good
         group = file.metadata.row_group(0)

@@ -53,6 +53,7 @@ from glit.errors import (
     first_line,
 )
 from glit.images import ImageError, decode, pixel_limit
+from glit.images.location import had_location
 from glit.recipes.plugins import missing
 from glit.rules.pairing import Pairing
 from glit.runtime.progress import StageProgress, null_progress
@@ -318,7 +319,7 @@ def _is_own(row: dict[str, Any]) -> bool:
     attached = row.get(ATTACHED[0])
     ours = isinstance(attached, dict) and [*attached] == [field.name for field in ATTACHED[1]]
     named = attached["sha256"] if ours and isinstance(attached, dict) else row["sample_id"]
-    return hashlib.sha256(data).hexdigest() == named
+    return hashlib.sha256(data).hexdigest() == named or had_location(data)
 
 
 def _max_pixels(manifest: Manifest) -> int:

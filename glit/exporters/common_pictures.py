@@ -10,6 +10,7 @@ from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.exporters.changed_rows import ChangedRows
 from glit.images import encode_png, upright_file
+from glit.images.location import without_location
 
 _COMMON = (".jpg", ".jpeg", ".png", ".webp")
 """Suffixes that open_clip takes from a tar, and that every reader decodes."""
@@ -18,8 +19,9 @@ _AVIF = "Pillow before 11.3 and many builds of OpenCV do not read avif"
 
 
 class CommonPictures(ChangedRows):
-    """The same dataset; pictures that are not JPEG, PNG or WebP are counted, and become PNG of the
-    pixels that models are given, if that is wanted."""
+    """The same dataset, its pictures without coordinates unless ``pack.keep_location`` kept them;
+    pictures that are not JPEG, PNG or WebP are counted, and become PNG of the pixels that models
+    are given, if that is wanted."""
 
     def __init__(self, whole: Dataset, *, reencode: bool) -> None:
         super().__init__(whole)
@@ -29,6 +31,10 @@ class CommonPictures(ChangedRows):
 
     def change(self, row: Row) -> Row:
         """The row, with a picture that readers decode."""
+        if row.image is None:
+            return row
+        if not self.manifest.recipe.table("pack").get("keep_location"):
+            row = replace(row, image=without_location(row.image))
         data = row.image
         if data is None or is_common(data):
             return row

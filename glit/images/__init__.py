@@ -5,6 +5,7 @@ decoding     files to pixels
 encoding     pixels to files: smaller, upright, or of another format
 notices      what such a file keeps: copyright, licence, provenance
 packets      metadata in an encoded file: EXIF, XMP, IPTC-IIM, C2PA
+location     where a picture was taken, and files without it
 tiff_tags    tags of TIFF and EXIF
 iim          texts of IPTC-IIM
 jpeg         libjpeg-turbo, and which of its complaints mean damage

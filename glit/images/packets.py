@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from glit.images.decoding import header_info
@@ -134,29 +135,33 @@ def _keep_more(parts: list[bytes], found: Packets) -> None:
 
 
 def _in_png(data: bytes, found: Packets) -> None:
-    at = 8
-    for _ in range(_MOST_CHUNKS):
-        if at + 8 > len(data):
+    for number, (kind, start, end) in enumerate(png_chunks(data)):
+        if number == _MOST_CHUNKS:
+            found.unreadable.add("container")
             return
-        length, kind = struct.unpack_from(">I4s", data, at)
-        if kind not in _PNG_CHUNKS:
-            at += 12 + length
-            continue
-        body = data[at + 8 : at + 8 + length]
-        at += 12 + length
         if kind == b"eXIf":
-            found.keep("exif", body.removeprefix(b"Exif\0\0"))
+            found.keep("exif", data[start:end].removeprefix(b"Exif\0\0"))
         elif kind == b"caBX":
-            found.keep("c2pa", body)
-        elif b"\0" in body[:80]:
-            _png_text(kind, body, found)
-    found.unreadable.add("container")
+            found.keep("c2pa", data[start:end])
+        elif kind in PNG_TEXTS and b"\0" in data[start : min(end, start + 80)]:
+            read_png_text(kind, data[start:end], found)
 
 
-_PNG_CHUNKS = frozenset({b"eXIf", b"caBX", b"iTXt", b"tEXt", b"zTXt"})
+PNG_TEXTS = frozenset({b"iTXt", b"tEXt", b"zTXt"})
+"""Kinds of chunks of a PNG that hold text."""
 
 
-def _png_text(kind: bytes, body: bytes, found: Packets) -> None:
+def png_chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """The kind of each chunk of a PNG, and where its body begins and ends."""
+    at = 8
+    while at + 8 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, at)
+        yield kind, at + 8, min(at + 8 + length, len(data))
+        at += 12 + length
+
+
+def read_png_text(kind: bytes, body: bytes, found: Packets) -> None:
+    """Keep what a text chunk of a PNG holds of metadata."""
     keyword, _, rest = body.partition(b"\0")
     is_profile = keyword.lower().startswith(b"raw profile type ")
     if not (is_profile or keyword in _PNG_TEXTS or keyword == b"XML:com.adobe.xmp"):

@@ -97,7 +97,7 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
                 progress.note(told)
         write_state(store, _state(request, inputs, plan, work.retry, chunks, before))
         if finished is not None:
-            note_mining(progress, None if before is None else before.mining, recipe)
+            note_mining(progress, (before and before.mining) or {}, recipe)
             return finished
         dataset.sweep_folders("", "data")
         check = check_early if work.missing(Ingest.name, chunks) else check_scenes

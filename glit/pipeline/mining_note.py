@@ -8,20 +8,16 @@ from glit.runtime.progress import StageProgress
 from glit.stages.plan import Recipe
 from glit.stages.rights import RightsConfig
 
-NOT_LOOKED_AT = ""
-"""The count of pictures that a glit ingested which did not look."""
 
-
-def note_mining(progress: StageProgress, counts: Mapping[str, int] | None, recipe: Recipe) -> None:
-    """Print the line; a quiet build, only if there is something to know.
+def note_mining(progress: StageProgress, counts: Mapping[str, int], recipe: Recipe) -> None:
+    """Print the line, if there is something to know.
 
     Args:
         progress: what prints it.
-        counts: as of :func:`mining_note`; None if an earlier version of glit finished the build.
+        counts: as of :func:`mining_note`.
         recipe: of the build.
     """
-    counts = {NOT_LOOKED_AT: 1} if counts is None else counts
-    if not progress.is_quiet or counts.keys() & {NOT_LOOKED_AT, "prohibited", "unreadable"}:
+    if counts.keys() & {"prohibited", "unreadable"}:
         progress.note(mining_note(counts, recipe))
 
 
@@ -32,19 +28,11 @@ def mining_note(counts: Mapping[str, int], recipe: Recipe) -> str:
         counts: by what their own metadata says; see :func:`glit.rights.mining_of`.
         recipe: of the build.
     """
-    total, unseen = sum(counts.values()), counts.get(NOT_LOOKED_AT, 0)
-    if unseen == total:
-        return (
-            "whether pictures forbid data mining or training was not looked at: an earlier version "
-            "of glit read them"
-        )
     forbid, unreadable = counts.get("prohibited", 0), counts.get("unreadable", 0)
-    said = f"{forbid:,} of {total - unseen:,} pictures "
+    said = f"{forbid:,} of {sum(counts.values()):,} pictures "
     said += f"{'forbids' if forbid == 1 else 'forbid'} data mining or training"
     if unreadable:
         said += f"; of {unreadable:,} the metadata cannot be read"
-    if unseen:
-        said += f"; {unseen:,} were not looked at, as an earlier version of glit read them"
     if forbid:
         is_on = recipe.of(RightsConfig).enabled
         drop = "--set 'rights.drop=[\"mining_prohibited\"]' leaves them out"

@@ -58,7 +58,7 @@ class PackTask:
         target = f"{self.folder}/{unit.file.name}"
         if (rows := self._written(target)) is not None:
             return Tally(rows=rows)
-        plan, rows = self.work.plan, 0
+        plan, rows, removed = self.work.plan, 0, list[int]()
         schema = dataset_schema(tokenizer=self.tokenizer, further=plan.flow.dataset_columns)
         with disk_errors(self.work.store.root):
             with self.work.store.atomic(target) as temporary:
@@ -68,9 +68,12 @@ class PackTask:
                     images=self.work.images,
                     config=plan.config(PackConfig),
                     schema=schema,
+                    removed=lambda: removed.append(1),
                 ):
                     yield Heartbeat(rows=rows, drops=0)
                 described = describe_data_file(temporary, rows)
+                if removed:
+                    described = replace(described, locations_removed=len(removed))
             self.work.store.write(f"{target}.json", to_json(as_plain(described)))
         return Tally(rows=rows)
 
@@ -84,8 +87,11 @@ class PackTask:
         except ValueError:  # the description is damaged
             return None
         with store.local_copy(target) as path:
-            same = describe_file(path, described.rows) == replace(described, without_pair=None)
-            whole = same and describe_data_file(path, described.rows) == described
+            plain = replace(described, without_pair=None, locations_removed=None)
+            same = describe_file(path, described.rows) == plain
+            whole = same and describe_data_file(path, described.rows) == replace(
+                described, locations_removed=None
+            )
         return described.rows if whole else None
 
     def _samples(self, unit: PackUnit) -> Iterator[Sample]:

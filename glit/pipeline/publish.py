@@ -142,6 +142,11 @@ def publish(
         work.store.remove(folder)
         _end_retry(work)
     note_mining(opened.progress, ledger.mining, work.plan.recipe)
+    if removed := sum(each.locations_removed or 0 for each in described.values()):
+        opened.progress.note(
+            f"{removed:,} pictures said where they were taken; that is left out "
+            "(pack.keep_location=true keeps it)"
+        )
     return manifest
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -17,10 +17,12 @@ import pyarrow.parquet as pq
 from glit.data.data_files import file_name
 from glit.data.parquet import PINNED
 from glit.data.records import Box, Sample
+from glit.data.rle import decode_rle, mask_text, read_rle
 from glit.errors import RunError
 from glit.images import NO_LIMIT, decode, encode_smaller
+from glit.images.location import without_location
 from glit.plain import limited
-from glit.recipes.config import RecipeTable, require_value
+from glit.recipes.config import RecipeTable, added, require_value
 from glit.stages.base import Step
 from glit.stages.caption import CaptionStage
 from glit.stages.pair import PairStage
@@ -44,6 +46,8 @@ class PackConfig(RecipeTable):
     """``path`` leaves images where they are and stores only their paths."""
     max_side: int = limited(0, least=32, also=0)
     """Re-encode larger images to this longer side and scale their boxes; 0 is off."""
+    keep_location: bool = added(False)
+    """Keep the coordinates that EXIF and XMP of images hold; by default they are blanked."""
     min_files: int = limited(8, least=1)
     """Write at least this many data files if there are as many samples, so that training workers
     can share them."""
@@ -161,11 +165,18 @@ def _pieces(starts: np.ndarray, first: int, last: int, first_chunk: int) -> Iter
 
 
 def write_groups(
-    samples: Iterable[Sample], path: Path, *, images: Store, config: PackConfig, schema: pa.Schema
+    samples: Iterable[Sample],
+    path: Path,
+    *,
+    images: Store,
+    config: PackConfig,
+    schema: pa.Schema,
+    removed: Callable[[], None] = lambda: None,
 ) -> Iterator[int]:
     """Write the samples as one data file; the rows so far after every row group, in the end all.
 
-    Row groups hold ``row_group_rows`` rows, fewer when they would pass 64 MB.
+    Row groups hold ``row_group_rows`` rows, fewer when they would pass 64 MB. ``removed`` is called
+    for each image whose coordinates are taken out.
 
     Raises:
         RunError: an image is not what it was at ingest.
@@ -175,6 +186,11 @@ def write_groups(
     with pq.ParquetWriter(path, schema, **writer_options(schema)) as writer:
         for sample in samples:
             row = dataset_row(sample, images, config)
+            data = row["image"]["bytes"]
+            if data is not None and not config.keep_location:
+                row["image"]["bytes"] = without_location(data)
+                if row["image"]["bytes"] is not data:
+                    removed()
             rows.append(row)
             held += len(row["image"]["bytes"] or b"") + ROW_OVERHEAD_BYTES
             if len(rows) >= config.row_group_rows or held >= ROW_GROUP_BYTES:
@@ -267,4 +283,19 @@ def _smaller(data: bytes, sample: Sample, max_side: int) -> tuple[bytes, Sample]
         for region in sample.regions or ()
         for xyxy in [np.array(region.box.xyxy) * scale]
     )
-    return smaller, dataclasses.replace(sample, width=width, height=height, regions=regions)
+    extra = dict(sample.extra)
+    if "masks" in extra:
+        extra["masks"] = [
+            {**each, "counts": _smaller_mask(each["counts"], sample, width, height)}
+            for each in extra["masks"]
+        ]
+    return smaller, dataclasses.replace(
+        sample, width=width, height=height, regions=regions, extra=extra
+    )
+
+
+def _smaller_mask(counts: str, sample: Sample, width: int, height: int) -> str:
+    """A mask's run lengths at the size of the smaller image."""
+    size = {"height": sample.height, "width": sample.width}
+    mask = decode_rle(read_rle(counts, **size), **size)
+    return mask_text(mask, height=height, width=width)

@@ -32,7 +32,7 @@ from glit.work.state import Published, read_state
 from glit.work.tables import sum_counts, tables_ahead, write_table
 
 _SCHEMA = pa.schema([*DROPS_SCHEMA, ("num_bytes", pa.int64()), ("mining", pa.string())])
-"""``stage`` is null for a shipped image. Ledgers of earlier versions have no ``mining``."""
+"""``stage`` is null for a shipped image."""
 _COMBINED = 1000
 """Tables of drops that are made into one."""
 
@@ -85,7 +85,7 @@ class LedgerTask:
                 of = (row["sample_id"], row["source_path"], name, chunk)
                 stage, drop = name, self.work.row_of(later[name], *of)
             if drop is None:
-                yield {**known, "mining": row.get("mining")}
+                yield {**known, "mining": row["mining"]}
             else:
                 yield {**known, "stage": stage, **drop}
 
@@ -104,8 +104,7 @@ class Ledger:
     """Hashes of what is shipped, hex, one of every series; they name the folder of data files not
     yet published."""
     mining: Mapping[str, int]
-    """Shipped images by what their metadata says of data mining; the empty text where ingest did
-    not look."""
+    """Shipped images by what their metadata says of data mining."""
 
     def drops_by_reason(self) -> dict[str, int]:
         """Return how many were dropped, by ``stage/reason``, sorted."""
@@ -143,8 +142,7 @@ def read_ledgers(work: Work, chunks: list[Chunk]) -> Ledger:
     for chunk, table in zip(chunks, read, strict=True):
         kept = table.filter(table["stage"].is_null())
         sizes.append(kept["num_bytes"].to_numpy())
-        said = kept["mining"].to_pylist() if "mining" in kept.column_names else [None] * len(kept)
-        mining.update(each or "" for each in said)
+        mining.update(kept["mining"].to_pylist())
         drops.append(table.filter(table["stage"].is_valid()).select(DROPS_SCHEMA.names))
         num_dropped.append(len(drops[-1]))
         if len(drops) == _COMBINED:  # many small tables take more memory than their rows

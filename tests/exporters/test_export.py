@@ -58,12 +58,12 @@ def test_an_export_that_fails_leaves_nothing(built, tmp_path, monkeypatch):
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_card_tells_of_the_rows_that_are_exported(built, tmp_path, run_glit):
+def test_a_card_tells_of_the_rows_that_are_exported(built_by_mini, tmp_path, run_glit):
     """Whole row groups are read, and the regions of the grid are left out on the way."""
-    whole = glit.open_dataset(built)
+    whole = glit.open_dataset(built_by_mini)
     path = whole[0].source_path
     done = run_glit(
-        "export", built, "--to", "hf", "-o", tmp_path / "one", "--where",
+        "export", built_by_mini, "--to", "hf", "-o", tmp_path / "one", "--where",
         f"source_path = '{path}'", "--no-grid",
     )  # fmt: skip
     assert done.code == 0, done.errors
@@ -92,8 +92,11 @@ def test_the_card_of_captions_alone_promises_no_region(scenes, tmp_path):
               recipe="captions-only")  # fmt: skip
     glit.export(tmp_path / "d", to="hf", output=tmp_path / "hf")
     card = (tmp_path / "hf" / "README.md").read_text()
-    for word in ("region", "boxes", "object-detection", "pairs", "without a pair"):
-        assert word not in card.split("## What to know")[0], word
+    _, header, body = card.split("---\n", 2)
+    assert "object-detection" not in header and "region" not in header.split("configs:")[0]
+    for word in ("region", "boxes", "pairs", "without a pair"):
+        assert word not in body.split("## How it was made")[0].split("| images |")[0], word
+    assert "without a pair" not in body
 
 
 def test_nothing_is_encoded_again_where_there_are_no_pictures(built, tmp_path):

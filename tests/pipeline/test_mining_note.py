@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import shutil
 
-import pyarrow.parquet as pq
 import pytest
 from adding import Notes, run_add
-from building import Counting, edit_state, run_build
+from building import Counting, run_build
 from noticed import NOTICES, noticed, picture
 
 from glit.executors.local import LocalExecutor
-from glit.pipeline.mining_note import mining_note
+from glit.pipeline.mining_note import mining_note, note_mining
 from glit.pipeline.retry import retry
 from glit.planning.recipe import load_recipe
-from glit.storage.checksummed_parquet import write_sealed
 
 OVERRIDES = ["caption.backend=sidecar", "ingest.chunk_size=3"]
 HOW = " (--set rights.enabled=true says which, --set 'rights.drop=[\"mining_prohibited\"]' leaves them out)"
@@ -69,25 +67,6 @@ def test_an_addition(images, tmp_path):
     assert f"3 of 10 pictures forbid data mining or training{HOW}" in notes.told
 
 
-def without_column(work):
-    """The tables as an earlier version of glit wrote them."""
-    for file in [*work.glob("ingest-*/*.parquet"), *work.glob("ledger-*/*.parquet")]:
-        write_sealed(pq.read_table(file).drop_columns(["mining"]), file)
-    edit_state(work, lambda told: told.pop("mining", None))
-
-
-def test_tables_of_an_earlier_version(images, tmp_path):
-    build_notes(images, tmp_path / "out")
-    without_column(tmp_path / "out/work")
-    unseen = "whether pictures forbid data mining or training was not looked at: an earlier version of glit read them"
-    assert build_notes(images, tmp_path / "out") == [unseen]
-    put(images, [20], {20})
-    notes = Notes()
-    run_add(tmp_path, progress=notes)
-    more = "; 7 were not looked at, as an earlier version of glit read them"
-    assert f"1 of 1 pictures forbids data mining or training{more}{HOW}" in notes.told
-
-
 def test_a_retry_keeps_the_counts_of_other_rows(images, tmp_path):
     build_notes(images, tmp_path / "out")
     (images / "bad.jpg").write_bytes(noticed(picture(seed=99), NOTICES))
@@ -99,10 +78,9 @@ def test_a_retry_keeps_the_counts_of_other_rows(images, tmp_path):
 
 def test_lines():
     off, on = load_recipe("mini"), load_recipe("mini", overrides=["rights.enabled=true"])
-    assert (
-        mining_note({"unstated": 3, "allowed": 1}, off)
-        == "0 of 4 pictures forbid data mining or training"
-    )
+    notes = Notes()
+    note_mining(notes, {"unstated": 3, "allowed": 1}, off)
+    assert notes.told == []
     assert mining_note({"unreadable": 1200, "unstated": 10_000}, on) == (
         "0 of 11,200 pictures forbid data mining or training; of 1,200 the metadata cannot be read"
     )
