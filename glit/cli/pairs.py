@@ -226,11 +226,10 @@ def _outcome_lines(
             settle = f"{_command('label', dataset, verdicts, shown)} --settle"
             yield f"disputed ones count as wrong; settle them: {settle}"
     if (made := found.certificate) is not None:
-        yield f"proved: {made.claim}"
+        yield f"proved, to be quoted: {made.claim}"
         yield (
-            f"  wrong: {made.estimate:.1%} estimated, {made.at_least:.1%} to {made.at_most:.1%} "
-            f"(each bound with {claim.confidence:.4g}); exact binomial for comparison: at most "
-            f"{made.plain_at_most:.1%}"
+            f"  by the same verdicts, not to be quoted: {made.estimate:.1%} wrong, between "
+            f"{made.at_least:.1%} and {made.at_most:.1%}"
         )
     if found.not_proved:
         yield f"not proved: {found.not_proved}" if made is None else found.not_proved

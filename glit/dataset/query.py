@@ -43,17 +43,17 @@ VIEWS: dict[str, str] = {
         SELECT sample_id, source_path, rank, p.sentence, p.region, p.similarity, p.global_wins,
                {probability} AS probability, {support} AS support,
                sentences[p.sentence + 1].text AS text,
-               regions[p.region + 1].x0 AS x0, regions[p.region + 1].y0 AS y0,
-               regions[p.region + 1].x1 AS x1, regions[p.region + 1].y1 AS y1,
-               regions[p.region + 1].score AS score, regions[p.region + 1].label AS label,
-               regions[p.region + 1].source AS source
-        FROM (SELECT sample_id, source_path, sentences, regions,
-                     (generate_subscripts(pairs, 1) - 1)::INTEGER AS rank, unnest(pairs) AS p
-              FROM samples)""",
+               r.x0 AS x0, r.y0 AS y0, r.x1 AS x1, r.y1 AS y1,
+               r.score AS score, r.label AS label, r.source AS source
+        FROM (SELECT *, CASE WHEN NOT p.global_wins THEN regions[p.region + 1] END AS r
+              FROM (SELECT sample_id, source_path, sentences, regions,
+                           (generate_subscripts(pairs, 1) - 1)::INTEGER AS rank, unnest(pairs) AS p
+                    FROM samples))""",
     "drops": "SELECT * FROM read_parquet({drops}, hive_partitioning = false)",
     "duplicates": "SELECT * FROM read_parquet({duplicates}, hive_partitioning = false)",
 }
-"""The views in order; ``pairs.rank`` is 0 for a sample's best pair."""
+"""The views in order; ``pairs.rank`` is 0 for a sample's best pair. A sentence without a region
+(``global_wins``) has no box, label or source."""
 FURTHER_VIEWS: dict[str, str] = {
     "phrases": """
         SELECT sample_id, source_path, phrase, p.*

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from glit.doctor.models import Model, model_of
 from glit.errors import MissingExtraError
+from glit.models.weights import is_mini
 from glit.planning.recipe import LEARN_TABLES, load_recipe, load_table, read_tables
 from glit.recipes.extras import missing_packages
 from glit.recipes.resources import builtin_recipes
@@ -29,19 +31,36 @@ class Needs:
     models: tuple[Model, ...]
     install: str
     """The packages that are not installed, and the command that installs them; empty for none."""
+    captioner: str = ""
+    """The model that writes captions, which nobody needs who brings captions; empty for none."""
 
     @property
     def line(self) -> str:
         """The steps to do before it runs here."""
-        missing = [model for model in self.models if not model.here]
-        known = "" if all(model.num_bytes for model in missing) else "at least "
-        download = f"download {known}{size(sum(model.num_bytes for model in missing))}"
-        return ", ".join(["install packages"] * bool(self.install) + [download] * bool(missing))
+        missing = [m for m in self.models if not m.here and not is_mini(m.name)]  # a package's
+        steps = ["install packages"] * bool(self.install)
+        if missing:
+            steps.append(f"download {_weight(missing)}")
+        if self.captioner in {model.name for model in missing}:
+            rest = [model for model in missing if model.name != self.captioner]
+            steps[-1] += f" ({_weight(rest) if rest else 'nothing'} with --captions)"
+        return ", ".join(steps)
+
+
+def _weight(models: Sequence[Model]) -> str:
+    """The size of models to download; their names if none is known."""
+    known = sum(model.num_bytes for model in models)
+    if not known:
+        return ", ".join(model.name for model in models)
+    return ("" if all(model.num_bytes for model in models) else "at least ") + size(known)
 
 
 def all_needs() -> list[Needs]:
-    """Return the needs of the built-in recipes: of builds, then of trainings, each by name."""
-    return sorted(map(needs_of, builtin_recipes()), key=lambda each: each.what)
+    """Return the needs of the built-in recipes: of builds, then of trainings, each by name. A
+    recipe that has both is among both."""
+    tables = {name: read_tables(name) for name in builtin_recipes()}
+    builds = [needs_of(name) for name, own in tables.items() if not _is_training(own)]
+    return [*builds, *(_of_training(name, own) for name, own in tables.items() if "train" in own)]
 
 
 def needs_of(recipe: str, settings: Sequence[str] = ()) -> Needs:
@@ -54,13 +73,38 @@ def needs_of(recipe: str, settings: Sequence[str] = ()) -> Needs:
     Raises:
         RecipeError: no such recipe, or it or a setting is refused.
     """
-    if "train" in (tables := read_tables(recipe, overrides=settings)) and "caption" not in tables:
-        asked, extras = [(_start(recipe, settings), "main")], {"train": "glit train"}
-        what = "train"
-    else:
-        loaded = load_recipe(recipe, overrides=settings)
-        enabled, what = flow(loaded.tables), "build"
-        asked, extras = dict.fromkeys(enabled.models(loaded).values()), enabled.extras(loaded)
+    tables = read_tables(recipe, overrides=settings)
+    if _is_training(tables):
+        with contextlib.suppress(MissingExtraError, ModuleNotFoundError):  # then they go unchecked
+            load_table(TrainConfig, recipe, overrides=settings)
+        return _of_training(recipe, tables)
+    loaded = load_recipe(recipe, overrides=settings)
+    enabled = flow(loaded.tables)
+    asked = enabled.models(loaded)
+    return _needs(
+        recipe, tables, "build", dict.fromkeys(asked.values()), enabled.extras(loaded),
+        captioner=asked.get("captioner", ("",))[0],
+    )  # fmt: skip
+
+
+def _is_training(tables: Mapping[str, Any]) -> bool:
+    return "train" in tables and "caption" not in tables
+
+
+def _of_training(recipe: str, tables: Mapping[str, Any]) -> Needs:
+    default = next(each.default for each in fields(TrainConfig) if each.name == "model")
+    model = tables["train"].get("model", default)
+    return _needs(recipe, tables, "train", [(model, "main")], {"train": "glit train"})
+
+
+def _needs(
+    recipe: str,
+    tables: Mapping[str, Any],
+    what: Literal["build", "train"],
+    asked: Iterable[tuple[str, str]],
+    extras: Mapping[str, str],
+    captioner: str = "",
+) -> Needs:
     absent = list(missing_packages(extras))
     return Needs(
         name=recipe,
@@ -69,16 +113,8 @@ def needs_of(recipe: str, settings: Sequence[str] = ()) -> Needs:
         extras=tuple(extras),
         models=tuple(model_of(*each, recipes=(recipe,)) for each in asked),
         install=str(MissingExtraError(*absent)) if absent else "",
+        captioner=captioner,
     )
-
-
-def _start(recipe: str, settings: Sequence[str]) -> str:
-    """The model that a training starts from; without its packages the settings are not checked."""
-    try:
-        return load_table(TrainConfig, recipe, overrides=settings).model
-    except (MissingExtraError, ModuleNotFoundError):
-        default = next(each.default for each in fields(TrainConfig) if each.name == "model")
-        return read_tables(recipe, overrides=settings)["train"].get("model", default)
 
 
 def as_toml(recipe: str, settings: Sequence[str] = ()) -> str:

@@ -6,7 +6,7 @@
 
 A region's category is its label, or "region" for one without a label and for cells of the grid; one
 whose mask was kept (``propose.keep_masks``) has COCO's
-compressed run lengths as ``segmentation``, any other its box as a polygon.
+compressed run lengths as ``segmentation``, any other ``[]``.
 What COCO has no field for stands beside ``bbox``:
 ``score``, ``source``, and ``sentences``: those that have this region as their pair, best pair
 first, with their span in the caption.
@@ -75,10 +75,9 @@ def export_coco(dataset: Dataset, folder: Path, report: Report) -> None:
 
 
 def _box(region: Region) -> dict[str, Any]:
-    x0, y0, x1, y1 = (round(value, _DECIMALS) for value in region.box.xyxy)
     return {
         "bbox": [round(value, _DECIMALS) for value in xywh(region)],
-        "segmentation": [[x0, y0, x1, y0, x1, y1, x0, y1]],
+        "segmentation": [],
         "area": round(region.box.area_px, _DECIMALS),
         "iscrowd": 0,
         "score": region.score,

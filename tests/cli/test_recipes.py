@@ -9,6 +9,8 @@ import tomllib
 
 import pytest
 
+from glit.doctor.models import Model
+from glit.doctor.needs import Needs
 from glit.errors import RecipeError
 from glit.planning.recipe import load_recipe, read_tables
 from glit.recipes.resources import builtin_recipes
@@ -19,18 +21,34 @@ def test_every_recipe_is_listed_with_its_models(run_glit, monkeypatch, tmp_path)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     done = run_glit("recipes", "--json")
     assert done.code == 0, done.errors
-    found = {each["name"]: each for each in json.loads(done.output)}
-    assert found.keys() == builtin_recipes().keys()
+    listed = json.loads(done.output)
+    found = {each["name"]: each for each in listed if each["what"] == "build"}
+    trained = {each["name"]: each for each in listed if each["what"] == "train"}
+    assert found.keys() | trained.keys() == builtin_recipes().keys()
     assert [m["name"] for m in found["lism"]["models"]] == [
         "llava-next-7b", "clip-vit-b-16", "sam-vit-h",
     ]  # fmt: skip
-    assert {name for name, each in found.items() if each["what"] == "train"} >= {
-        "clip", "fast-goal", "goal", "finelip", "mulclip", "f-cast", "fg-clip",
+    assert trained.keys() >= {
+        "clip", "fast-goal", "goal", "finelip", "mulclip", "f-cast", "fg-clip", "mini", "glit-mini",
     }  # fmt: skip
-    mini = found["mini"]
-    assert mini["what"] == "build" and all(model["here"] for model in mini["models"])
-    listed = run_glit("recipes").output
-    assert all(f"\n  {name} " in listed for name in found)
+    assert [model["name"] for model in trained["mini"]["models"]] == ["mini-matcher"]
+    assert all(model["here"] for model in (*found["mini"]["models"], *trained["mini"]["models"]))
+    shown = run_glit("recipes").output
+    assert all(f"\n  {name} " in shown for name in (*found, *trained))
+    assert "GB (nothing with" in shown and "at least 0" not in shown
+
+
+def test_a_mini_model_that_is_not_here_is_a_package_and_no_download():
+    def model(name, num_bytes, here=False):
+        return Model(name=name, recipes=(), here=here, num_bytes=num_bytes, fetch="", from_hub=True)
+
+    known = {"name": "r", "about": "", "what": "build", "extras": ()}
+    minis = Needs(**known, models=(model("mini-clip", 0),), install="pip install x")
+    assert minis.line == "install packages"
+    own = Needs(
+        **known, models=(model("me/own", 0), model("b", 2_000_000)), install="", captioner="b"
+    )
+    assert own.line == "download at least 2 MB (me/own with --captions)"
 
 
 @pytest.mark.parametrize("name", builtin_recipes())

@@ -258,3 +258,14 @@ def test_no_source_lets_duckdb_read_columns_from_paths():
     ]
     assert len(calls) >= 8
     assert [each for each in calls if "hive_partitioning" not in each] == []
+
+
+def test_a_sentence_without_a_region_has_no_box(built, tmp_path):
+    glit.pair(built, tmp_path / "new", settings=["pair.rule=lism"])
+    rows = query(
+        str(tmp_path / "new"),
+        "SELECT global_wins, count(*), count(x0), count(label), count(source) FROM pairs GROUP BY ALL",
+    ).fetchall()
+    for wins, number, *others in rows:
+        assert others == ([0] * 3 if wins else [number] * 3)
+    assert {wins for wins, *_ in rows} == {True, False}

@@ -75,7 +75,7 @@ def test_a_card_tells_of_the_rows_that_are_exported(built_by_mini, tmp_path, run
     assert len(table) == 1 and len(table["objects"][0].as_py()["bbox"]) == len(regions)
     labels = {each.label for each in regions if each.label}
     names = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]["objects"]
-    assert set(names["category"]["feature"]["names"]) <= labels | {"object"}
+    assert set(names["categories"]["feature"]["names"]) <= labels | {"object"}
 
 
 def test_rows_of_a_narrowed_and_changed_dataset_are_its_own(built):

@@ -84,7 +84,7 @@ def test_from_the_plan_to_a_certified_dataset(scenes, tmp_path, run_glit):
     claimed, share = found["items"], found["min_probability"]
     made = tmp_path / "made"
     done = run_glit(*certify, "-o", made)
-    assert done.code == 0 and "proved: at least 90 % of " in done.output
+    assert done.code == 0 and "proved, to be quoted: at least 90 % of " in done.output
     certified = glit.open_dataset(made)
     kept = [
         bool(right[row.sample_id][pair.sentence][pair.region])
