@@ -27,7 +27,8 @@ from glit.dataset.rights_figures import FIELDS as RIGHTS_FIELDS
 from glit.dataset.rights_figures import count_rights, has_rights, merged
 from glit.dataset.row_checks import file_faults, nulls
 from glit.errors import DatasetError, InputError, first_line
-from glit.models.tokenizer import TextTokenizer
+from glit.models.tokenizer import SpanTokenizer, clip_tokenizer
+from glit.models.weights import is_mini
 from glit.runtime.prefetch import map_ahead
 from glit.storage.store import Store
 
@@ -133,7 +134,7 @@ class CaptionTally:
     rights: Counter[str] = field(default_factory=Counter)
 
     def texts(
-        self, texts: Sequence[str], sentences: Iterable[int], tokenizer: TextTokenizer | None
+        self, texts: Sequence[str], sentences: Iterable[int], tokenizer: SpanTokenizer | None
     ) -> None:
         """Count captions, each with its number of sentences."""
         self.words.update(len(text.split()) for text in texts)
@@ -141,7 +142,7 @@ class CaptionTally:
         if tokenizer is not None:
             self.tokens.update(map(len, tokenizer.encode(texts)))
 
-    def rows(self, table: pa.Table, tokenizer: TextTokenizer | None) -> None:
+    def rows(self, table: pa.Table, tokenizer: SpanTokenizer | None) -> None:
         """Count rows of a dataset: tokens by its own spans, or anew by a tokenizer.
 
         Raises:
@@ -227,7 +228,7 @@ class CaptionTally:
 def dataset_statistics(
     store: Store,
     manifest: Manifest,
-    tokenizer: tuple[str, TextTokenizer] | None = None,
+    tokenizer: tuple[str, SpanTokenizer] | None = None,
     *,
     report: Callable[[int], None] = lambda _: None,
 ) -> Statistics:
@@ -236,14 +237,14 @@ def dataset_statistics(
     Args:
         store: of the dataset.
         manifest: of it, which need not be written yet.
-        tokenizer: name and tokenizer of another model than the dataset's, to count tokens with.
+        tokenizer: name and tokenizer to count tokens with; None takes :func:`counting_tokenizer`.
         report: called with so many more rows that are counted.
 
     Raises:
         DatasetError: a file is missing or damaged.
         InputError: the dataset has no rows.
     """
-    counting = None if tokenizer is None else tokenizer[1]
+    named, counting = tokenizer or counting_tokenizer(manifest)
     found = CaptionTally()
 
     def count(name: str) -> CaptionTally:
@@ -265,8 +266,15 @@ def dataset_statistics(
             report(own.images)
     if not found.images:
         raise InputError(f"{store.root}: the dataset has no samples; build it from more images")
-    name = manifest.tokenizer.name if tokenizer is None else tokenizer[0]
-    return found.statistics(manifest, tokenizer=name)
+    return found.statistics(manifest, tokenizer=named)
+
+
+def counting_tokenizer(manifest: Manifest) -> tuple[str, SpanTokenizer | None]:
+    """The name of the tokenizer that counts a dataset's tokens, and the tokenizer if it is not the
+    dataset's own: those of mini models count far more tokens than CLIP's, which papers count."""
+    if is_mini(manifest.tokenizer.name):
+        return "CLIP", clip_tokenizer()
+    return manifest.tokenizer.name, None
 
 
 def narrowed_statistics(dataset: Dataset) -> Statistics:
@@ -276,9 +284,10 @@ def narrowed_statistics(dataset: Dataset) -> Statistics:
         DatasetError: a file is damaged.
     """
     found, columns = CaptionTally(), _columns(dataset.schema)
+    named, counting = counting_tokenizer(dataset.manifest)
     for number in range(len(dataset.places)):
-        found.rows(dataset.table(columns, row_group=number), None)
-    return found.statistics(dataset.manifest, tokenizer=dataset.manifest.tokenizer.name)
+        found.rows(dataset.table(columns, row_group=number), counting)
+    return found.statistics(dataset.manifest, tokenizer=named)
 
 
 def _tables(store: Store, name: str, manifest: Manifest) -> Iterator[pa.Table]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,11 +39,24 @@ def open_span_tokenizer(path: Path) -> SpanTokenizer:
     return MiniTokenizer(path) if is_mini_folder(path) else TextTokenizer(path)
 
 
-class MiniTokenizer:
-    """The tokenizer of a mini model, whose ``tokenizer.json`` is all that there is to it."""
+@cache
+def clip_tokenizer() -> MiniTokenizer:
+    """CLIP's tokenizer, whose vocabulary ships with glit."""
+    packed = Path(__file__).with_name("clip_vocabulary") / "tokenizer.json.gz"
+    return MiniTokenizer(gzip.decompress(packed.read_bytes()))
 
-    def __init__(self, path: Path) -> None:
-        self._fast = Tokenizer.from_file(str(path / "tokenizer.json"))
+
+class MiniTokenizer:
+    """A tokenizer whose ``tokenizer.json`` is all that there is to it.
+
+    Args:
+        source: folder of a mini model, or the content of the file.
+    """
+
+    def __init__(self, source: Path | bytes) -> None:
+        if isinstance(source, Path):
+            source = (source / "tokenizer.json").read_bytes()
+        self._fast: Any = Tokenizer.from_buffer(source)
         _take_any_text(self._fast)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:

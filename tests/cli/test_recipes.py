@@ -35,7 +35,7 @@ def test_every_recipe_is_listed_with_its_models(run_glit, monkeypatch, tmp_path)
     assert all(model["here"] for model in (*found["mini"]["models"], *trained["mini"]["models"]))
     shown = run_glit("recipes").output
     assert all(f"\n  {name} " in shown for name in (*found, *trained))
-    assert "GB (nothing with" in shown and "at least 0" not in shown
+    assert "GB (nothing" in shown and "at least 0" not in shown
 
 
 def test_a_mini_model_that_is_not_here_is_a_package_and_no_download():

@@ -31,6 +31,7 @@ from glit.dataset.statistics import (
     narrowed_statistics,
 )
 from glit.errors import DatasetError
+from glit.models.tokenizer import clip_tokenizer
 from glit.view.charts import figures
 
 
@@ -246,3 +247,14 @@ def test_many_different_numbers_share_a_row():
     *_, (title, shown) = lines(tally(several).statistics(MANIFEST))
     assert title == "captions by sentences"
     assert shown.startswith("0: 1, 1: 1, ") and shown.endswith("29: 1, 30 to 39: 10")
+
+
+def test_tokens_of_a_dataset_without_a_model_are_counted_as_papers_count(sample):
+    """By CLIP's vocabulary; the mini matcher's, which gave the spans, counts 1.8 times as many."""
+    found = api.statistics(sample / "dataset")
+    assert found.tokenizer == "CLIP" and found.tokens is not None
+    rows = list(glit.open_dataset(sample / "dataset").rows(images=False))
+    own = [clip_tokenizer().encode([row.caption.text])[0] for row in rows]
+    assert found.tokens.mean == sum(map(len, own)) / len(own)
+    assert found.beyond[77] == sum(len(ids) + 2 > 77 for ids in own) / len(own)
+    assert found.tokens.mean < 0.7 * sum(row.sentences[-1].token_end for row in rows) / len(rows)

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glit.models.tokenizer import MiniTokenizer, TextTokenizer, load_tokenizer, open_span_tokenizer
+from glit.models.tokenizer import (
+    MiniTokenizer,
+    TextTokenizer,
+    clip_tokenizer,
+    load_tokenizer,
+    open_span_tokenizer,
+)
 from glit.recipes.resources import mini_model
 
 NAMES = ("clip", "grounder", "matcher")
@@ -28,3 +34,16 @@ def test_the_definition_is_the_same_to_the_byte():
         assert MiniTokenizer(path).definition() == full.definition()
         backend = load_tokenizer(path).backend_tokenizer
         assert full.definition() == backend.to_str()
+
+
+def test_the_vocabulary_of_clip_is_open_clips():
+    from open_clip.tokenizer import SimpleTokenizer
+
+    judge, ours = SimpleTokenizer(), clip_tokenizer()
+    texts = [
+        "A red ring lies ON the floor.", "It's 3.5 km; don't -- stop!", "Zürich, naïve, 東京 🙂",
+        "", "a" * 300, "<|notspecial|> 12345", "tab\tand\nline",
+    ]  # fmt: skip
+    for text in texts:
+        assert ours.encode([text]) == [judge.encode(text)], text
+    assert ours.encode(texts * 20) == [judge.encode(text) for text in texts] * 20
