@@ -182,12 +182,11 @@ def test_datasets_import_only_the_list_of_stages():
 STEPS_NAMED = {
     "glit.cli.curate": "whether images alike were left out",
     "glit.dataset.croissant": "what annotation and collection did, in words",
-    "glit.dataset.manifest": "properties of a recorded recipe, and tables of version 1",
+    "glit.dataset.manifest": "properties of a recorded recipe",
     "glit.dataset.recorded_rules": "the rule of the pairs",
     "glit.dataset.training_summary": "what was read of rights",
     "glit.dataset.verify": "whether pictures were encoded again",
     "glit.label.judging_model": "a judge is opened as a captioner is",
-    "glit.recipes.toml_tables": "keys of earlier versions",
     "glit.recipes.trust": "prompts that a recipe reads",
     "glit.view.explain": "the rule of the pairs",
     "glit.view.story": "the rule of the pairs, and scores from files",

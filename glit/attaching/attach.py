@@ -19,7 +19,7 @@ from glit.attaching.search import PictureSearch
 from glit.attaching.user_pictures import UserPictures
 from glit.attaching.writer import AttachedWriter
 from glit.curate.rewrite import finish
-from glit.data.schema import PICTURES, SCHEMA_VERSION
+from glit.data.schema import PICTURES
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
@@ -68,8 +68,6 @@ def attach(
             f"{dataset.path}: has no {PICTURES}; want a dataset that glit export --to annotations "
             "or glit push --without-images wrote"
         )
-    if manifest.schema_version != SCHEMA_VERSION:
-        raise InputError(f"{dataset.path}: schema version {manifest.schema_version}; export again")
     require_opencv().setNumThreads(1)
     pictures = UserPictures(images)
     work = output.with_name(f".{output.name}.attach")

@@ -193,17 +193,6 @@ def gpu_command(
         raise typer.Exit(1)
 
 
-_ANY = {"allow_extra_args": True, "ignore_unknown_options": True}
-
-
-@bench_app.command("pairs", hidden=True, context_settings=_ANY)
-@bench_app.command("regions", hidden=True, context_settings=_ANY)
-def _moved(context: typer.Context) -> None:
-    """Name the command that measures this now."""
-    name = context.info_name
-    raise UserError(f"glit bench {name} is python -m tools.measure.{name} now, in a checkout")
-
-
 def _lines(console: Console, *, quiet: bool) -> Callable[[str], None]:
     """Lines that stay, a measurement each; none if quiet."""
     return lambda text: None if quiet else console.print(text, soft_wrap=True)

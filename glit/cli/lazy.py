@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -22,15 +21,11 @@ class LazyCommand(TyperCommand):
         name: of the command.
         place: ``module:name`` of its function, or of its :class:`typer.Typer`.
         panel: the heading that ``glit --help`` lists it under.
-        renamed: options of its that have another name now.
-        hidden: whether ``glit --help`` leaves it out.
     """
 
-    def __init__(
-        self, name: str, place: str, *, panel: str, renamed: Mapping[str, str], hidden: bool
-    ) -> None:
-        super().__init__(name, rich_help_panel=panel, hidden=hidden)
-        self._place, self._renamed = place, renamed
+    def __init__(self, name: str, place: str, *, panel: str) -> None:
+        super().__init__(name, rich_help_panel=panel)
+        self._place = place
         del self.params, self.help  # those of the command itself; see __getattr__
 
     @cached_property
@@ -59,16 +54,7 @@ class LazyCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **more: Any) -> Any:
         """Return the loaded command's context, so that it is what runs."""
-        words = [self._now(word) for word in args]
-        return self.loaded.make_context(info_name, words, *rest, **more)
-
-    def _now(self, word: str) -> str:
-        """The present name of an option, with a warning if the word is an earlier one."""
-        option, equals, value = word.partition("=")
-        if option not in self._renamed:
-            return word
-        warnings.warn(f"{option} is called {self._renamed[option]} now", stacklevel=2)
-        return self._renamed[option] + equals + value
+        return self.loaded.make_context(info_name, args, *rest, **more)
 
 
 def line_of_help(place: str) -> str:
@@ -84,17 +70,11 @@ def line_of_help(place: str) -> str:
     return " ".join(found[1].split()) if found else ""
 
 
-def lazy_group(
-    panels: Mapping[str, Mapping[str, str]],
-    renamed: Mapping[str, Mapping[str, str]],
-    aliases: Mapping[str, str],
-) -> type[TyperGroup]:
+def lazy_group(panels: Mapping[str, Mapping[str, str]]) -> type[TyperGroup]:
     """A group of lazy commands; see :class:`LazyCommand`.
 
     Args:
         panels: place of each command, by its name, by its panel.
-        renamed: options that have another name now, by command.
-        aliases: earlier names of commands, each with the present one.
     """
 
     class LazyGroup(TyperGroup):
@@ -103,12 +83,7 @@ def lazy_group(
         def __init__(self, **settings: Any) -> None:
             super().__init__(**settings)
             for panel, commands in panels.items():
-                for now, place in commands.items():
-                    for name in (now, *(old for old in aliases if aliases[old] == now)):
-                        own = LazyCommand(
-                            name, place, panel=panel, renamed=renamed.get(now, {}),
-                            hidden=name != now,
-                        )  # fmt: skip
-                        self.add_command(own, name)
+                for name, place in commands.items():
+                    self.add_command(LazyCommand(name, place, panel=panel), name)
 
     return LazyGroup

@@ -67,15 +67,9 @@ PANELS: dict[str, dict[str, str]] = {
     },
 }
 """The commands by what they are for, each with the place of its function."""
-RENAMED: dict[str, dict[str, str]] = {
-    "bench": {"--images": "--num", "--together": "--neighbours"},
-}
-"""The options of commands that have another name now; the old one is taken, with a warning."""
-ALIASES = {"diff": "view", "references": "overlap"}
-"""Earlier names of commands, which ``glit --help`` does not list."""
 app = typer.Typer(
     name="glit",
-    cls=lazy_group(PANELS, RENAMED, ALIASES),
+    cls=lazy_group(PANELS),
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -29,7 +29,6 @@ from glit.data.records import Drop
 from glit.data.schema import (
     CORRECTED,
     DROPS_SCHEMA,
-    SCHEMA_VERSION,
     dataset_schema,
     further_columns,
     hf_feature,
@@ -105,10 +104,6 @@ def apply_corrections(
             not fit this dataset, or no sample would be left.
         DatasetError: a file of the dataset is damaged.
     """
-    if dataset.manifest.schema_version != SCHEMA_VERSION:
-        raise InputError(
-            f"{dataset.path}: schema version {dataset.manifest.schema_version}; build it again"
-        )
     require_regions(dataset.manifest, dataset.path, wanted_by="glit pairs apply wants")
     with new_folder(output) as folder:
         source = source_of(dataset)

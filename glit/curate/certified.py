@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glit.curate.pair_again import check_can_change, pair_config, write_with_pairs
+from glit.curate.pair_again import pair_config, write_with_pairs
 from glit.curate.rewrite import finish
 from glit.dataset.certificate import (
     certificate,
@@ -23,7 +23,7 @@ from glit.dataset.certificate import (
     make_plan,
     not_proved,
 )
-from glit.dataset.manifest import MANIFEST, Certificate, Manifest, describe_file
+from glit.dataset.manifest import MANIFEST, Certificate, Manifest, describe_file, require_regions
 from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, InputError
@@ -226,7 +226,7 @@ def _cut(
         raise InputError(
             f"{dataset.path}: its pairs are of several rules; certify its parts before glit merge"
         )
-    check_can_change(dataset)
+    require_regions(dataset.manifest, dataset.path, wanted_by="glit pair wants")
     config = pair_config(dataset.manifest, None, [f"pair.min_probability={made.min_probability!r}"])
     return write_with_pairs(dataset, folder, config, processes=processes, report=report)
 

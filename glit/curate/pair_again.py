@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from glit.curate.rewrite import finish, write_pictures
 from glit.data.records import Pair
 from glit.data.rows import pair_row
-from glit.data.schema import PAIR, SCHEMA_VERSION, dataset_schema, further_columns
+from glit.data.schema import PAIR, dataset_schema, further_columns
 from glit.dataset.by_hand import by_hand_of, with_by_hand
 from glit.dataset.manifest import (
     FileEntry,
@@ -34,7 +34,7 @@ from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.dataset.recorded_rules import scores_of
 from glit.dataset.row import Row
-from glit.errors import InputError, RecipeError
+from glit.errors import RecipeError
 from glit.plain import as_plain
 from glit.planning.plan import fingerprint
 from glit.planning.recipe import overridden_tables, read_tables
@@ -67,7 +67,7 @@ def pair_again(
     """Write the dataset with other pairs; the new manifest.
 
     Args:
-        dataset: a finished one of the schema version of this glit.
+        dataset: a finished one.
         output: a folder that does not exist yet; it appears when everything is written.
         recipe: whose ``[pair]`` table is taken; without it, the dataset's own.
         settings: ``pair.key=value``.
@@ -75,31 +75,16 @@ def pair_again(
         report: called with so many more rows that are finished.
 
     Raises:
-        InputError: the folder exists, or the dataset is of version 1.
+        InputError: the folder exists, or the dataset is of captions alone.
         RecipeError: a setting cannot be, or the scores do not suffice for it.
         DatasetError: a file of the dataset is damaged.
     """
     with new_folder(output) as folder:
-        check_can_change(dataset)
+        require_regions(dataset.manifest, dataset.path, wanted_by="glit pair wants")
         config = pair_config(dataset.manifest, recipe, settings)
         manifest = write_with_pairs(dataset, folder, config, processes=processes, report=report)
         finish(folder, manifest, name=output.name, caution=dataset_caution(dataset))
         return manifest
-
-
-def check_can_change(dataset: Dataset) -> None:
-    """Check that a rule can choose the pairs of a dataset anew.
-
-    Raises:
-        InputError: it is of version 1, or of captions alone.
-    """
-    version = dataset.manifest.schema_version
-    if version != SCHEMA_VERSION:
-        raise InputError(
-            f"{dataset.path}: schema version {version} does not hold what rules ask for; build it "
-            "again"
-        )
-    require_regions(dataset.manifest, dataset.path, wanted_by="glit pair wants")
 
 
 def write_with_pairs(

@@ -96,8 +96,8 @@ def scores_row(scores: Scores) -> dict[str, Any]:
 
 
 def scores(row: Mapping[str, Any], num_sentences: int) -> Scores:
-    """The scores of a row; what it does not hold is None, and the whole image then as far as can
-    be, at -1 (version 1)."""
+    """The scores of a row; what it does not hold is None, and of captions alone the whole image's
+    cosines are -1."""
     found: dict[str, Any] = {}
     for name in _MATRICES:
         value = row.get(name)

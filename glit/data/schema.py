@@ -15,10 +15,7 @@ import pyarrow as pa
 from glit.errors import DatasetError
 
 SCHEMA_VERSION = 2
-"""Version of the data format that is written now."""
-READABLE_VERSIONS = (1, 2)
-"""Version 1 has no ``image_similarity``, no ``phrase_similarity``, no ``agreement``,
-no probabilities."""
+"""Version of the data format."""
 META_SCHEMA_VERSION = b"glit.schema_version"
 META_TOKENIZER = b"glit.tokenizer"
 META_HUGGINGFACE = b"huggingface"
@@ -130,11 +127,6 @@ ATTACHED = (
 place in the published picture, in pixels of the latter, once it is turned back (``turned`` degrees
 clockwise) and mirrored back."""
 NEGATIVE = pa.struct([("sentence", pa.int32()), ("kind", pa.string()), ("text", pa.string())])
-_LATER = {"mean_logprob", "min_logprob", "probability", "support"}
-_VERSION_1 = {
-    name: pa.list_(pa.struct([field for field in kind if field.name not in _LATER]))
-    for name, kind in (("sentences", SENTENCE), ("pairs", PAIR))
-}
 
 LISTING_SCHEMA = pa.schema(
     [
@@ -210,41 +202,15 @@ def stage_schema(columns: Columns) -> pa.Schema:
     return pa.schema([("sample_id", pa.string()), *columns, ("drop", DROP)])
 
 
-def dataset_columns(version: int) -> pa.Schema:
-    """The columns of a dataset of one readable version."""
-    assert version in READABLE_VERSIONS, version
-    if version == SCHEMA_VERSION:
-        return DATASET_SCHEMA
-    new = ("image_similarity", "phrase_similarity", "agreement")
-    old = [f for f in DATASET_SCHEMA if f.name not in new]
-    return pa.schema([f.with_type(_VERSION_1.get(f.name, f.type)) for f in old])
-
-
 def further_columns(found: pa.Schema) -> Columns:
     """The columns of a data file that stages added to the standard ones."""
     return tuple((f.name, f.type) for f in found if f.name not in DATASET_SCHEMA.names)
 
 
-LATER_FIELDS = frozenset({"mean_logprob", "min_logprob", "probability", "support"})
-"""Later fields of nested columns; datasets from before them can be read."""
-
-
-def is_readable(found: pa.Schema, version: int) -> bool:
-    """Return whether a data file has the columns of its version, some later fields aside; columns
-    of further stages may follow."""
-    wanted = dataset_columns(version)
-    standard = [found.field(index) for index in range(min(len(found), len(wanted)))]
-    return [field.name for field in standard] == wanted.names and all(
-        _first_fields(a.type) == _first_fields(b.type)
-        for a, b in zip(standard, wanted, strict=True)
-    )
-
-
-def _first_fields(kind: pa.DataType) -> pa.DataType:
-    if not (pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)):
-        return kind
-    kept = [(f.name, f.type) for f in kind.value_type if f.name not in LATER_FIELDS]
-    return pa.list_(pa.struct(kept))
+def is_readable(found: pa.Schema) -> bool:
+    """Return whether a data file has the standard columns; columns of further stages may follow."""
+    standard = pa.schema(found.field(at) for at in range(min(len(found), len(DATASET_SCHEMA))))
+    return standard.equals(DATASET_SCHEMA)
 
 
 def dataset_schema(*, tokenizer: dict[str, Any], further: Columns = ()) -> pa.Schema:

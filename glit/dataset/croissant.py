@@ -13,12 +13,11 @@ import pyarrow as pa
 
 from glit.data.schema import (
     CAPTIONS,
+    DATASET_SCHEMA,
     DROPS_SCHEMA,
     DUPLICATES_SCHEMA,
     MASKS,
-    SCHEMA_VERSION,
     arrow_type,
-    dataset_columns,
     hf_feature,
 )
 from glit.dataset.card import origins, plugin_title
@@ -209,7 +208,7 @@ def _data_files() -> dict[str, Any]:
 
 
 def _samples(manifest: Manifest) -> dict[str, Any]:
-    schema = [*dataset_columns(manifest.schema_version)]
+    schema = [*DATASET_SCHEMA]
     further = [each for step in all_steps() for each in getattr(step, "dataset_columns", ())]
     known: dict[str, Any] = dict([CAPTIONS, MASKS, *further])
     for name, feature in manifest.columns.items():
@@ -397,11 +396,10 @@ def _protocol(manifest: Manifest) -> list[str]:
         f"{_options(recipe.tables['propose'], 'min_area', 'max_area', 'max_iou', 'max_regions')}.",
         f"Similarity: {FROM_FILES if files else _model(manifest, 'matcher')}.",
     ]
-    if manifest.schema_version == SCHEMA_VERSION:
-        pair = recipe.tables["pair"]
-        least = [float(pair.get(f"min_{key}", 0.0)) for key in ("probability", "support")]
-        limits = f"probability >= {least[0]}, support >= {least[1]}"
-        said.append(f"Pairs: the rule {pair['rule']}; {limits}.")
+    pair = recipe.tables["pair"]
+    least = [float(pair.get(f"min_{key}", 0.0)) for key in ("probability", "support")]
+    limits = f"probability >= {least[0]}, support >= {least[1]}"
+    said.append(f"Pairs: the rule {pair['rule']}; {limits}.")
     used = ", ".join(map(plugin_title, recipe.plugins))
     return [*said, *([f"Parts of plugins: {used}."] if used else []), *origins(manifest)]
 

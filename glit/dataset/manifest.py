@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from glit.data.schema import READABLE_VERSIONS
+from glit.data.schema import SCHEMA_VERSION
 from glit.dataset.local_pairs import count_without_pair
 from glit.errors import DatasetError, InputError, UserError, cut, first_line
 from glit.models.weights import LOCAL
@@ -29,8 +29,6 @@ T = TypeVar("T")
 MANIFEST = "manifest.json"
 _FILE_NAME = re.compile(r"(data/)?[A-Za-z0-9][A-Za-z0-9._-]*")
 """Pattern for names of a dataset's files; none leads out of its folder."""
-_OF_RULE = ("pair", "match")
-"""Tables that a rule stood in, of this version and of version 1."""
 Tables = Mapping[str, Mapping[str, Any]]
 """Tables of a recipe as plain values."""
 
@@ -63,7 +61,7 @@ class Counts(SeriesCounts):
     drops: Mapping[str, int]
     """By ``stage/reason``."""
     without_pair: int | None = None
-    """Shipped samples without any region; they give no local loss. None in version 1."""
+    """Shipped samples without any region; they give no local loss."""
 
     @property
     def breach(self) -> str:
@@ -84,7 +82,7 @@ class FileEntry:
     bytes: int = limited(least=0)
     sha256: str
     without_pair: int | None = None
-    """Samples without any region; None of a file without samples, and in version 1."""
+    """Samples without any region; None of a file without samples."""
     locations_removed: int | None = None
     """Images whose coordinates were taken out; None if there were none."""
     more: Mapping[str, Any] = unknown_keys()
@@ -216,15 +214,14 @@ class RecordedRule:
     """A rule that chose pairs, as tables of the recipe, and its calibration."""
 
     recipe: Tables
-    """``pair``, or ``match`` in version 1."""
+    """The table ``pair``."""
     calibration: Mapping[str, Any] | None
     more: Mapping[str, Any] = unknown_keys()
 
-    def name(self, version: int) -> str:
-        """The rule's name; version 1 knew two, by a key of the matcher."""
-        if version > 1:
-            return str(self.recipe.get("pair", {}).get("rule"))
-        return "lism" if self.recipe.get("match", {}).get("global_competes") else "argmax"
+    @property
+    def name(self) -> str:
+        """The rule's name."""
+        return str(self.recipe.get("pair", {}).get("rule"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,14 +337,13 @@ class Manifest:
         none."""
         if not self.recipe.has_regions:
             return ()
-        own = {name: self.recipe.tables[name] for name in _OF_RULE if name in self.recipe.tables}
+        own = {"pair": self.recipe.table("pair")}
         return self.rules or (RecordedRule(recipe=own, calibration=self.calibration),)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as in the file."""
         always = {"precision": {}, "calibration": None, "prompt": ""}
-        known = always if self.schema_version > 1 else {}
-        return {"format": "glit", **known, **as_plain(self)}
+        return {"format": "glit", **always, **as_plain(self)}
 
     def as_bytes(self) -> bytes:
         """The content of the file.
@@ -389,10 +385,10 @@ def read_manifest(store: Store) -> Manifest:
         raise DatasetError(f"{where}: cannot be read ({first_line(error)})") from error
     if not isinstance(found, dict):
         raise DatasetError(f"{where}: no manifest of glit")
-    if found.pop("format", None) != "glit" or found.get("schema_version") not in READABLE_VERSIONS:
+    if found.pop("format", None) != "glit" or found.get("schema_version") != SCHEMA_VERSION:
         raise DatasetError(
             f"{where}: schema version {found.get('schema_version')!r}, "
-            f"this glit reads {' and '.join(map(str, READABLE_VERSIONS))}"
+            f"this glit reads {SCHEMA_VERSION}"
         )
     try:
         manifest = from_plain(Manifest, found)

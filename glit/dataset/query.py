@@ -30,7 +30,7 @@ VIEWS: dict[str, str] = {
         SELECT sample_id, source_path, sentence, s.*, image_similarity
         FROM (SELECT sample_id, source_path,
                      (generate_subscripts(sentences, 1) - 1)::INTEGER AS sentence,
-                     unnest(sentences) AS s, unnest({image_similarity}) AS image_similarity
+                     unnest(sentences) AS s, unnest(image_similarity) AS image_similarity
               FROM samples)""",
     "regions": """
         SELECT sample_id, source_path, region, r.*,
@@ -41,7 +41,7 @@ VIEWS: dict[str, str] = {
               FROM samples)""",
     "pairs": """
         SELECT sample_id, source_path, rank, p.sentence, p.region, p.similarity, p.global_wins,
-               {probability} AS probability, {support} AS support,
+               p.probability AS probability, p.support AS support,
                sentences[p.sentence + 1].text AS text,
                r.x0 AS x0, r.y0 AS y0, r.x1 AS x1, r.y1 AS y1,
                r.score AS score, r.label AS label, r.source AS source
@@ -151,17 +151,10 @@ def open_connection(dataset: Dataset) -> duckdb.DuckDBPyConnection:
         dataset.check_file(name)  # DuckDB would wait for a pipe
     drops, duplicates = (_place(dataset, name) for name in left_out)
     connection.execute(f"SET allowed_paths = {_texts([*data, drops, duplicates])}")
-    columns = set(dataset.schema.names)
-    of_pairs = {field.name for field in dataset.schema.field("pairs").type.value_type}
     parts = {
         "data": _texts(data),
         "drops": _texts([drops]),
         "duplicates": _texts([duplicates]),
-        "image_similarity": "image_similarity"
-        if "image_similarity" in columns
-        else "NULL::FLOAT[]",
-        "probability": "p.probability" if "probability" in of_pairs else "NULL::FLOAT",
-        "support": "p.support" if "support" in of_pairs else "NULL::FLOAT",
     }
     with _damage(dataset):
         grounded = is_grounded_schema(dataset.schema)

@@ -10,9 +10,7 @@ from glit.plain import as_plain
 from glit.recipes.config import build_dataclass
 from glit.recipes.plugins import described
 from glit.rules import RULES
-from glit.rules.argmax import Argmax
 from glit.rules.calibration import Calibration, identity_of_scores
-from glit.rules.lism import Lism
 from glit.rules.pairing import Pairing
 
 
@@ -27,9 +25,7 @@ def pairings_of(manifest: Manifest) -> list[Pairing]:
 
 
 def _pairing(manifest: Manifest, recorded: RecordedRule) -> Pairing:
-    name = recorded.name(manifest.schema_version)
-    if manifest.schema_version == 1:
-        return Pairing(rule=Lism() if name == "lism" else Argmax())
+    name = recorded.name
     left_out = ("rule", "calibration", "min_probability", "min_support")
     table = recorded.recipe.get("pair", {})
     options = {key: value for key, value in table.items() if key not in left_out}

@@ -48,8 +48,7 @@ class Row:
     similarity: Float[np.ndarray, "S R"]
     """CLIP cosines of sentences and regions; 1 or 0 for pairs read from files."""
     image_similarity: Float[np.ndarray, " S"] | None
-    """CLIP cosines of the sentences and the whole image; None in datasets of version 1 and of
-    captions alone."""
+    """CLIP cosines of the sentences and the whole image; None in datasets of captions alone."""
     phrase_similarity: Float[np.ndarray, "S R"] | None
     """CLIP cosines of the sentences' head phrases and regions; None unless ``score.phrases``."""
     agreement: Float[np.ndarray, "S R"] | None
@@ -85,13 +84,11 @@ class Row:
         """The input of pairing rules.
 
         Raises:
-            DatasetError: the dataset is of captions alone, or of version 1, which did not keep them
-                all.
+            DatasetError: the dataset is of captions alone.
         """
         if self.image_similarity is None:
             raise DatasetError(
-                f"{self.source_path}: a dataset of captions alone or of schema version 1 holds no "
-                "similarities of the whole image; build it again"
+                f"{self.source_path}: a dataset of captions alone holds no similarities"
             )
         return Scores(
             similarity=self.similarity,

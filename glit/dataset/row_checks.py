@@ -20,7 +20,6 @@ from glit.data.rle import checked_mask
 from glit.data.schema import (
     BY_HAND,
     GROUNDING,
-    LATER_FIELDS,
     MASK,
     META_HUGGINGFACE,
     META_SCHEMA_VERSION,
@@ -51,7 +50,8 @@ _GROUNDED = {"phrases": pa.list_(PHRASE), "groundings": pa.list_(GROUNDING)}
 """Columns that a grounder adds; those of another type are not its own."""
 _MASKS = {"masks": pa.list_(MASK)}
 _BY_HAND = {"by_hand": pa.list_(BY_HAND)}
-_NULLABLE = LATER_FIELDS | {"image", "image_similarity", "phrase_similarity", "agreement"}
+_NULLABLE_FIELDS = frozenset({"mean_logprob", "min_logprob", "probability", "support"})
+_NULLABLE = frozenset({"image", "image_similarity", "phrase_similarity", "agreement"})
 
 
 def row_faults(table: pa.Table) -> Iterator[tuple[int, str]]:
@@ -114,7 +114,7 @@ def column_faults(schema: pa.Schema, manifest: Manifest) -> Iterator[str]:
     twice = sorted(name for name, number in Counter(schema.names).items() if number > 1)
     if twice:
         yield f"its column {cut(twice[0])} is there more than once"
-    elif not is_readable(schema, manifest.schema_version):
+    elif not is_readable(schema):
         yield "its columns are not those of the schema"
     elif further != manifest.columns:
         names = sorted({*further} ^ {*manifest.columns}) or sorted(further)
@@ -199,7 +199,7 @@ def _null_fields(name: str, values: Any, rows: np.ndarray) -> Iterator[tuple[int
     kind = values.type
     fields = [(name, values)]
     if pa.types.is_struct(kind):
-        named = [field.name for field in kind if field.name not in LATER_FIELDS]
+        named = [field.name for field in kind if field.name not in _NULLABLE_FIELDS]
         fields += [(f"{name}.{field}", values.field(field)) for field in named]
     for where, found in fields:
         if found.null_count:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -89,7 +88,6 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
     told.begin("files", total=len(manifest.files), done=0, drops=False)
     yield from check_files(dataset, manifest, told)
     yield from _check_left_out(dataset, manifest)
-    yield from _check_settings(dataset, manifest)
     try:
         pairings = pairings_of(manifest)
     except MissingPluginError as error:
@@ -216,28 +214,6 @@ def _check_left_out(dataset: Store, manifest: Manifest) -> Iterator[str]:
             unknown = sorted(set(map(str, table["reason"].to_pylist())) - set(all_reasons()))
             if unknown and not missing(manifest.recipe.plugins):
                 yield f"{name}: unknown reasons {cut(', '.join(unknown))}"
-
-
-def _check_settings(dataset: Store, manifest: Manifest) -> Iterator[str]:
-    """Compare the manifest's recipe with that of the build, if the work folder is there.
-
-    Earlier versions wrote the settings of a retry into the recipe, as if all samples had been made
-    with them.
-    """
-    try:
-        built = json.loads(dataset.read("work/state.json"))["recipe"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return
-    for each in manifest.retries:
-        for table, settings in each.settings.items():
-            for key in settings:
-                said = manifest.recipe.table(table).get(key)
-                was = built.get(table, {}).get(key)
-                if said != was:
-                    yield (
-                        f"manifest.json: [{table}] {key} = {said!r} is the setting of a retry, but "
-                        f"the build had {was!r}; glit retry writes the manifest anew"
-                    )
 
 
 def _check_data_file(
@@ -405,7 +381,6 @@ def _pair_breaches(row: dict[str, Any], pairings: list[Pairing]) -> Iterator[str
 def _breaches_of(row: dict[str, Any], pairing: Pairing) -> Iterator[str]:
     """Yield how the pairs differ from those that the rule makes of the scores."""
     number = len(row["sentences"])
-    known = "image_similarity" in row
     scores = rows.scores(row, number)
     regions = tuple(map(rows.region, row["regions"]))
     sentences = tuple(map(rows.sentence, row["sentences"]))
@@ -416,14 +391,6 @@ def _breaches_of(row: dict[str, Any], pairing: Pairing) -> Iterator[str]:
         yield str(error)
         return
     found = row["pairs"]
-    if not known:  # version 1 did not keep the cosines behind global_wins: it is taken as stored
-        wins = {pair["sentence"]: pair["global_wins"] for pair in found}
-        wanted = [
-            {key: p[key] for key in ("sentence", "region", "similarity")}
-            | {"global_wins": wins.get(p["sentence"], False)}
-            for p in wanted
-        ]
-        wanted.sort(key=lambda p: (p["global_wins"], -p["similarity"], p["sentence"]))
     if len(found) != len(wanted):
         yield f"{len(found)} pairs, the rule gives {len(wanted)}"
         return

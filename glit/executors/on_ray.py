@@ -22,8 +22,8 @@ import ray
 from ray.exceptions import RayError
 
 from glit.errors import RunError, UserError, first_line
-from glit.executors.crash_bisect import HangTimeout
 from glit.executors.flow import JobFlow
+from glit.executors.hang_timeout import HangTimeout
 from glit.executors.protocols import Job, Task
 from glit.executors.ray_actor import RemoteActor, end
 from glit.executors.ray_pool import Kind, Pool

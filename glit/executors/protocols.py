@@ -34,6 +34,8 @@ class Heartbeat:
     drops: int
     gpu_memory: tuple[int, int] | None = None
     """Bytes in use on its GPU, and bytes that the GPU has."""
+    at: str = ""
+    """Key of the sample that comes next, of a unit that is done one sample at a time."""
 
 
 class Watch(Protocol):
@@ -69,25 +71,16 @@ class Worker(Protocol):
     """An opened task: models loaded, ready for units."""
 
     def run(
-        self, unit: Any, excluded: Mapping[int, str] | None
+        self, unit: Any, excluded: Mapping[str, str] | None
     ) -> Generator[Heartbeat, None, Tally]:
         """Do a unit and publish its result; yield a beat after a batch, a few a second at most.
 
         Args:
             unit: to do.
-            excluded: of a unit that kills workers: positions that are not touched, and dropped for
-                the reasons given, ``worker_crash`` or ``timeout``. Nothing may be kept of such a
-                unit before it is done, or positions would count something else. None of others.
+            excluded: of a unit that kills workers, which is done one sample at a time, each after a
+                beat that names it: the samples that are not touched and dropped, each for its
+                reason, ``worker_crash`` or ``timeout``. None for all other units.
         """
-        ...
-
-    def probe(self, unit: Any, start: int, stop: int, excluded: Mapping[int, str]) -> None:
-        """Do samples [start, stop) of a unit, but for those excluded, without publishing: to see if
-        the process survives."""
-        ...
-
-    def size(self, unit: Any) -> int:
-        """Return how many samples a unit holds."""
         ...
 
 

@@ -66,7 +66,7 @@ class Actor:
 
         return torch.cuda.mem_get_info()[1]
 
-    def run(self, unit: Any, excluded: Mapping[int, str] | None) -> Generator[Any, None, None]:
+    def run(self, unit: Any, excluded: Mapping[str, str] | None) -> Generator[Any, None, None]:
         """Beats as they come, in the end the tally or a failure."""
         assert self._worker is not None
         running = self._worker.run(unit, excluded)
@@ -75,16 +75,6 @@ class Actor:
             yield told
             if not isinstance(told, Heartbeat):
                 return
-
-    def probe(self, unit: Any, start: int, stop: int, excluded: Mapping[int, str]) -> Any:
-        assert self._worker is not None
-        worker = self._worker
-        return _guarded(lambda: worker.probe(unit, start, stop, excluded))
-
-    def size(self, unit: Any) -> Any:
-        assert self._worker is not None
-        worker = self._worker
-        return _guarded(lambda: worker.size(unit))
 
 
 RemoteActor: Any = ray.remote(max_restarts=0, max_task_retries=0)(Actor)
@@ -171,10 +161,15 @@ class Slot:
             self.heard_at, self.free_at = time.monotonic(), time.time()
         self.given.append((self.give(unit, None), unit))
 
-    def give(self, unit: Any, excluded: Mapping[int, str] | None) -> Any:
-        """Send a unit to the actor; return a stream of its results, one reference after the
-        other."""
-        return self.actor.run.options(num_returns="streaming").remote(unit, excluded)
+    def give(self, unit: Any, excluded: Mapping[str, str] | None) -> Any:
+        """Send a unit to the actor; return a stream of its results, one reference after the other.
+
+        An actor that is at it one sample at a time waits until each beat has come here: the last
+        one tells of the sample that killed it.
+        """
+        careful = {} if excluded is None else {"_generator_backpressure_num_objects": 1}
+        run = self.actor.run.options(num_returns="streaming", **careful)
+        return run.remote(unit, excluded)
 
     def stretch(self, *, lost: bool = False) -> BusyInterval:
         """Its time with the unit it has just finished, or was at when it died."""

@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import ActorUnavailableError
 
 from glit.errors import RunError, first_line
-from glit.executors.crash_bisect import HangTimeout
+from glit.executors.hang_timeout import HangTimeout
 from glit.executors.protocols import Heartbeat, Job, Tally
 from glit.executors.ray_actor import DEAD, Slot, end, is_alive, machines, value
 from glit.executors.ray_suspect import CrashIsolation

@@ -45,7 +45,7 @@ class PackTask:
         return self
 
     def run(
-        self, unit: PackUnit, excluded: Mapping[int, str] | None
+        self, unit: PackUnit, excluded: Mapping[str, str] | None
     ) -> Generator[Heartbeat, None, Tally]:
         """Write a data file, then its description; the description makes it count. One that an
         earlier run described stays, if its bytes are still those.
@@ -53,7 +53,7 @@ class PackTask:
         Raises:
             RunError: the disk is full, an image changed, or the file kills its worker.
         """
-        if excluded:
+        if excluded is not None:
             raise RunError(f"pack: writing {unit.file.name} kills its worker; is memory short?")
         target = f"{self.folder}/{unit.file.name}"
         if (rows := self._written(target)) is not None:
@@ -99,13 +99,6 @@ class PackTask:
         for piece in unit.file.pieces:
             samples = self.work.samples("pack", by_index[piece.chunk])
             yield from samples[piece.start : piece.stop]
-
-    def probe(self, unit: PackUnit, start: int, stop: int, excluded: Mapping[int, str]) -> None:
-        """Refuse: a file is not divided."""
-        raise RunError(f"pack: writing {unit.file.name} kills its worker; is memory short?")
-
-    def size(self, unit: PackUnit) -> int:
-        return unit.file.num_rows
 
 
 def descriptions(work: Work, folder: str, files: list[DataFile]) -> dict[str, FileEntry]:

@@ -6,7 +6,6 @@ import contextlib
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -136,7 +135,7 @@ class StageWorker:
         self._keeps_rows = backend is not None and (backend.is_slow(config) or backend.on_server)
 
     def run(
-        self, unit: Chunk, excluded: Mapping[int, str] | None
+        self, unit: Chunk, excluded: Mapping[str, str] | None
     ) -> Generator[Heartbeat, None, Tally]:
         """Process a chunk, but for the rows that earlier tables have of it, and publish its table.
 
@@ -148,9 +147,7 @@ class StageWorker:
         tokens = Tokens(self._stage, before)
         goes_on = self._keeps_rows and self._work.store.exists(self._work.so_far(self._name, unit))
         todo = [item for item in items if self._key(item) not in kept]
-        fresh = yield from with_heartbeats(
-            self._kept(unit, self.rows(todo, excluded or {}), tokens, keep=excluded is None)
-        )
+        fresh = yield from with_heartbeats(self._kept(unit, self._rows(todo, excluded), tokens))
         if not goes_on:  # else the rest of the chunk did not fail
             refuse_total_failure(self._name, fresh)
         for row, key in zip(fresh, map(self._key, todo), strict=True):
@@ -179,36 +176,27 @@ class StageWorker:
     def _kept(
         self,
         unit: Chunk,
-        rows: Iterator[dict[str, Any]],
+        rows: Iterator[dict[str, Any] | Heartbeat],
         tokens: Tokens,
-        *,
-        keep: bool,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[dict[str, Any] | Heartbeat]:
         """The rows; where they are slow or paid for, those that are no drops are written down now
-        and then, and when the stage ends with an error.
-
-        Args:
-            unit: the chunk.
-            rows: of what is left of it.
-            tokens: that are used for it.
-            keep: False while a sample that kills workers is looked for: its position counts among
-                what is left.
-        """
+        and then, and when the stage ends with an error."""
         kept, written = [], time.monotonic()
-        keeps = self._keeps_rows and keep
         try:
             for row in rows:
                 yield row
+                if isinstance(row, Heartbeat):
+                    continue
                 kept += [row] if not row.get("drop") else []
                 self._failures.count(row)
-                if keeps and kept and time.monotonic() - written >= _KEEP_EVERY_S:
+                if self._keeps_rows and kept and time.monotonic() - written >= _KEEP_EVERY_S:
                     self._work.keep(self._name, unit, kept, tokens.so_far())
                     written = time.monotonic()
         except SameCaptionsError:
             self._work.store.remove(self._work.so_far(self._name, unit))
             raise
         except GlitError:
-            if keeps and kept:
+            if self._keeps_rows and kept:
                 self._work.keep(self._name, unit, kept, tokens.so_far())
             raise
 
@@ -244,33 +232,33 @@ class StageWorker:
         rows = read_table(self._work.store, table).to_pylist()
         return {row[self._stage.key]: row for row in rows}
 
-    def _todo(self, unit: Chunk) -> list[Any]:
-        kept, _ = self._earlier(unit)
-        items = self._work.items(self._name, unit)
-        return [item for item in items if self._key(item) not in kept]
-
-    def rows(self, items: Sequence[Any], excluded: Mapping[int, str]) -> Iterator[dict[str, Any]]:
-        """A table row per item, in order."""
-        alive = [item for index, item in enumerate(items) if index not in excluded]
-        made = self._stage.rows(alive, self._images)
-        for index, item in enumerate(items):
-            if (reason := excluded.get(index)) is not None:
+    def _rows(
+        self, items: Sequence[Any], excluded: Mapping[str, str] | None
+    ) -> Iterator[dict[str, Any] | Heartbeat]:
+        """A table row per item, in order; one at a time, each after a beat, if there is something
+        to exclude."""
+        if excluded is None:
+            yield from self.rows(items)
+            return
+        for number, item in enumerate(items):
+            key = self._key(item)
+            if (reason := excluded.get(key)) is not None:
                 yield self._stage.drop(item, Drop(reason=reason, message=_LOST[reason]))
-            else:
-                yield next(made)
+                continue
+            yield Heartbeat(rows=number, drops=0, at=key)
+            yield from self.rows([item])
+        yield Heartbeat(rows=len(items), drops=0)
+
+    def rows(self, items: Sequence[Any]) -> Iterator[dict[str, Any]]:
+        """A table row per item, in order."""
+        made = self._stage.rows(items, self._images)
+        for _ in items:
+            yield next(made)
         assert next(made, None) is None, f"{self._name}: more rows than items"
-
-    def probe(self, unit: Chunk, start: int, stop: int, excluded: Mapping[int, str]) -> None:
-        todo = self._todo(unit)
-        part = [todo[index] for index in range(start, stop) if index not in excluded]
-        deque(self.rows(part, {}), maxlen=0)
-
-    def size(self, unit: Chunk) -> int:
-        return len(self._todo(unit))
 
 
 def with_heartbeats(
-    rows: Iterable[dict[str, Any]],
+    rows: Iterable[dict[str, Any] | Heartbeat],
 ) -> Generator[Heartbeat, None, list[dict[str, Any]]]:
     """All rows; on the way a beat now and then.
 
@@ -280,6 +268,9 @@ def with_heartbeats(
     done: list[dict[str, Any]] = []
     drops, since, told = 0, 0, time.monotonic()
     for row in rows:
+        if isinstance(row, Heartbeat):
+            yield row
+            continue
         done.append(row)
         drops += row.get("drop") is not None
         if (now := time.monotonic()) - told >= _BEAT_EVERY_S:

@@ -14,20 +14,18 @@ from glit.stages import all_reasons, all_steps
 _EXAMPLES = 6
 """Examples of every reason."""
 _FROM_FILES = " (1 for a pair of the file, else 0; no cosine)"
-_NAMES = {"split": "match", "score": "match"}
-"""Names that the tables of some steps had in version 1."""
 
 
 def story(manifest: Manifest) -> dict[str, Any]:
     """Collect recipe, steps and models of a dataset.
 
     Args:
-        manifest: of a finished dataset, version 1 included.
+        manifest: of a finished dataset.
     """
     recipe, models = manifest.recipe, manifest.models
     steps = []
     for step in all_steps():
-        options = recipe.table(step.name) or recipe.table(_NAMES.get(step.name, ""))
+        options = recipe.table(step.name)
         if not step.title or not options or not options.get("enabled", True):
             continue
         how = shown(options.get(step.shows, ""))
@@ -39,7 +37,7 @@ def story(manifest: Manifest) -> dict[str, Any]:
             )
         else:
             steps.append(_step(step.title, how))
-    rules = [rule.name(manifest.schema_version) for rule in manifest.all_rules]
+    rules = [rule.name for rule in manifest.all_rules]
     rule = ", ".join(dict.fromkeys(rules))
     if rules:
         calibrated = "calibrated probabilities" if manifest.calibration else "no calibration"

@@ -56,19 +56,13 @@ class LedgerTask:
         return self
 
     def run(
-        self, unit: Chunk, excluded: Mapping[int, str] | None
+        self, unit: Chunk, excluded: Mapping[str, str] | None
     ) -> Generator[Heartbeat, None, Tally]:
         """Write a chunk's ledger."""
         yield from ()
         rows = pa.Table.from_pylist(list(self._rows(unit)), schema=_SCHEMA)
         write_table(self.work.store, ledger_name(self.work, unit), rows)
         return Tally(rows=len(rows))
-
-    def probe(self, unit: Chunk, start: int, stop: int, excluded: Mapping[int, str]) -> None:
-        """Nothing: no sample is touched."""
-
-    def size(self, unit: Chunk) -> int:
-        return 0
 
     def _rows(self, chunk: Chunk) -> Iterator[dict[str, Any]]:
         skip = set(chunk.skip)

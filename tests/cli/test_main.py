@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from typing import Any
@@ -164,12 +163,6 @@ def test_a_terminal_that_is_closed_stops_as_sigterm_does(tmp_path):
         assert done.returncode == code, done.stderr
 
 
-def test_an_option_of_an_earlier_name_is_taken_with_a_warning(run_glit, tmp_path):
-    with pytest.warns(UserWarning, match="^--images is called --num now$"):
-        done = run_glit("bench", "lism-flism", "-o", tmp_path / "x", "--images=0")
-    assert done.code == 2 and "--num" in done.errors
-
-
 def test_short_options_and_completion(run_glit):
     for words in (["-h"], ["view", "-h"], ["pairs", "-h"], ["pairs", "label", "-h"]):
         done = run_glit(*words)
@@ -180,14 +173,6 @@ def test_short_options_and_completion(run_glit):
         [program], capture_output=True, text=True, check=True, env={**os.environ, **asked}
     )
     assert done.stdout.split() == ["--serve"]
-
-
-def test_earlier_names_of_commands_are_not_listed_and_work(run_glit):
-    listed = run_glit("--help").output
-    for old, now in (("diff", "view"), ("references", "overlap")):
-        assert f" {now} " in listed and f" {old} " not in listed
-        old_help, new_help = (run_glit(name, "--help").output for name in (old, now))
-        assert re.findall(r"--[a-z-]+", old_help) == re.findall(r"--[a-z-]+", new_help) != []
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")

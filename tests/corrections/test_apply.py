@@ -409,9 +409,6 @@ def test_one_that_was_killed_is_repeated_to_the_same_bytes(small, tmp_path):
     assert names == ["c.jsonl", "new", "twice"]
 
 
-def test_version_1_and_no_file_are_refused(small, tmp_path):
-    old = Path(__file__).parent.parent / "files" / "version-1" / "flism"
-    with pytest.raises(InputError, match="schema version 1"):
-        glit.apply_corrections(old, tmp_path / "new", [tmp_path / "c.jsonl"])
+def test_no_file_is_refused(small, tmp_path):
     with pytest.raises(InputError, match=r"c\.jsonl: cannot be read"):
         glit.apply_corrections(small.path, tmp_path / "new", [tmp_path / "c.jsonl"])

@@ -49,12 +49,6 @@ def test_only_keys_of_pair_may_change(built, tmp_path):
         glit.pair(built, tmp_path / "again", settings=["score.phrases=true"])
 
 
-def test_version_1_is_refused(tmp_path):
-    old = Path(__file__).parent.parent / "files" / "version-1" / "flism"
-    with pytest.raises(InputError, match="schema version 1 does not hold"):
-        glit.pair(old, tmp_path / "again", settings=["pair.rule=lism"])
-
-
 def test_another_rule_leaves_the_options_of_the_old_one(built, tmp_path):
     once = glit.pair(built, tmp_path / "once", settings=CENTRED)
     twice = glit.pair(once.path, tmp_path / "twice", settings=["pair.rule=argmax"])

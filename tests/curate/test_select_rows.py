@@ -24,8 +24,6 @@ from glit.errors import DatasetError, InputError, UserError
 from glit.plain import as_plain
 from glit.storage.folder_lock import folder_lock
 
-VERSION_1 = Path(__file__).parent.parent / "files" / "version-1" / "lism"
-
 
 def tables(folder: Path) -> pa.Table:
     return pa.concat_tables([pq.read_table(p) for p in sorted((folder / "data").iterdir())])
@@ -215,14 +213,6 @@ def test_further_columns_images_by_path_and_additions(scenes, tmp_path):
     assert tables(tmp_path / "new").equals(tables(tmp_path / "old").slice(4), check_metadata=True)
     assert "negatives" in found.schema.names and not found.manifest.additions
     assert glit.verify(found.path) == []
-
-
-def test_a_dataset_of_version_1(tmp_path):
-    old = glit.open_dataset(VERSION_1)
-    first = next(old.rows()).source_path
-    found = glit.select(VERSION_1, tmp_path / "new", where=f"source_path = '{first}'")
-    assert found.manifest.schema_version == 1 and names(found) == [first]
-    assert glit.verify(found.path) == glit.verify(VERSION_1) == []
 
 
 def test_a_damaged_dataset_is_one_line(built_copy, tmp_path):

@@ -13,13 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import glit
-from glit.dataset.query import VIEWS, check_select, connect, open_connection, query
+from glit.dataset.query import check_select, connect, open_connection, query
 from glit.dataset.reader import Dataset
 from glit.dataset.select import select, split_rows
 from glit.errors import DatasetError, UserError
 from glit.view.search import Search
-
-VERSION_1 = Path(__file__).parent.parent / "files" / "version-1"
 
 
 def test_query_and_its_mistakes(built):
@@ -57,30 +55,6 @@ def test_views_hold_one_row_a_thing(built):
     ).fetchall()
     assert [text for _, text, _ in texts] == [sentence.text for sentence in row.sentences]
     assert [value for _, _, value in texts] == row.image_similarity.tolist()
-
-
-@pytest.mark.parametrize("name", ["flism", "lism"])
-def test_views_of_version_1(name):
-    folder = str(VERSION_1 / name)
-    for view in VIEWS:
-        assert query(folder, f"SELECT * FROM {view}").columns
-    assert query(folder, "SELECT count(*), count(probability) FROM pairs").fetchall()[0][1] == 0
-
-
-def test_a_dataset_from_before_a_field_of_pairs(built_copy):
-    """Datasets of one schema version may lack a field that a later glit added."""
-    for path in (built_copy / "data").iterdir():
-        table = pq.read_table(path)
-        pairs = table.column("pairs").combine_chunks()
-        kept = [f for f in pairs.type.value_type if f.name not in ("support", "probability")]
-        values = [pairs.values.field(field.name) for field in kept]
-        older = pa.ListArray.from_arrays(
-            pairs.offsets, pa.StructArray.from_arrays(values, fields=kept)
-        )
-        place = table.schema.get_field_index("pairs")
-        pq.write_table(table.set_column(place, "pairs", older), path)
-    sql = "SELECT count(*) > 0, count(probability), count(support) FROM pairs"
-    assert query(str(built_copy), sql).fetchall() == [(True, 0, 0)]
 
 
 HIDDEN = "word that is in no dataset"

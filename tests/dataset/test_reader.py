@@ -1,4 +1,4 @@
-"""The one reader: the same rows as Arrow has, by row, file and column; both schema versions."""
+"""The one reader: the same rows as Arrow has, by row, file and column."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from PIL import Image
 
 import glit
 from glit.dataset.reader import Dataset
-from glit.dataset.verify import verify
 from glit.errors import DatasetError, InputError, UserError
-
-VERSION_1 = Path(__file__).parent.parent / "files" / "version-1"
 
 
 def test_rows_are_those_of_the_files(built) -> None:
@@ -82,37 +79,6 @@ def test_tables_by_file_row_group_and_column(built) -> None:
 def test_a_dataset_travels_to_other_processes(built) -> None:
     there = pickle.loads(pickle.dumps(Dataset(built)))
     assert there[3].sample_id == Dataset(built)[3].sample_id
-
-
-@pytest.mark.parametrize("name", ["flism", "lism"])
-def test_a_dataset_of_version_1_stays_readable(name) -> None:
-    """Both were written by the last glit that had version 1."""
-    dataset = Dataset(VERSION_1 / name)
-    assert list(verify(dataset.path)) == []
-    rows = list(dataset)
-    assert len(rows) == 3
-    for row in rows:
-        assert row.image_similarity is None
-        assert row.similarity.shape == (len(row.sentences), len(row.regions))
-        assert row.pixels().shape == (128, 128, 3)
-        with pytest.raises(
-            DatasetError, match="version 1 holds no similarities of the whole image"
-        ):
-            _ = row.scores
-    wins = [pair.global_wins for row in rows for pair in row.pairs]
-    assert any(wins) == (name == "lism")
-
-
-def test_version_1_pairs_are_checked_against_their_rule(tmp_path) -> None:
-    """LISM's flags are believed, its regions and its order are not."""
-    dataset = tmp_path / "lism"
-    shutil.copytree(VERSION_1 / "lism", dataset)
-    path = dataset / "data" / "train-00000-of-00001.parquet"
-    table = pq.read_table(path)
-    rows = table.to_pylist()
-    rows[0]["pairs"][0]["region"] ^= 1
-    pq.write_table(table.from_pylist(rows, schema=table.schema), path)
-    assert any("pair 0: " in breach for breach in verify(str(dataset)))
 
 
 def test_images_stored_by_path(make_dataset, tmp_path: Path) -> None:

@@ -62,9 +62,9 @@ def processed(monkeypatch) -> Counter[str]:
     found: Counter[str] = Counter()
     rows = StageWorker.rows
 
-    def counted(worker, items, excluded):
+    def counted(worker, items):
         found[worker._name] += len(items)
-        return rows(worker, items, excluded)
+        return rows(worker, items)
 
     monkeypatch.setattr(StageWorker, "rows", counted)
     return found

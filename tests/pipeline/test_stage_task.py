@@ -49,18 +49,28 @@ def test_a_full_disk_is_one_line_and_resumable(scenes, built, tmp_path, monkeypa
     assert data_bytes(tmp_path / "out") == data_bytes(built)
 
 
-def test_of_a_unit_that_kills_workers_nothing_is_kept_before_it_is_done(tmp_path, monkeypatch):
-    """Its samples are counted by their places among what is left of it."""
+def test_a_unit_that_kills_workers_is_done_one_sample_at_a_time(tmp_path, monkeypatch):
+    """Each after a beat that names it; what was paid for before the worker died is kept."""
     monkeypatch.setattr(stage_task, "_KEEP_EVERY_S", 0.0)
-    images, words = noise(tmp_path / "images", 3), ["batch_size=1", "retries=0"]
+    images, words = noise(tmp_path / "images", 4), ["batch_size=1", "retries=0"]
+    found: list = []
+
+    def carefully(self, unit, _, plain=stage_task.StageWorker.run):
+        if self._name != "caption":
+            return (yield from plain(self, unit, None))
+        running = plain(self, unit, {})
+        beats = [next(running) for _ in range(3)]
+        running.close()  # as a worker dies at its third sample
+        found.append([beat.at for beat in beats])
+        asked = len(server.requests)
+        tally = yield from plain(self, unit, {beats[2].at: "worker_crash"})
+        found.append(len(server.requests) - asked)
+        return tally
+
+    monkeypatch.setattr(stage_task.StageWorker, "run", carefully)
     with Server() as server:
         words += ["backend=endpoint", "model=m", f"endpoint={server.url}"]
-        kept, plain = [], stage_task.StageWorker.run
-        monkeypatch.setattr(Work, "keep", lambda *given: kept.append(given))
-        for excluded, keeps in (({}, False), (None, True)):
-            monkeypatch.setattr(
-                stage_task.StageWorker, "run",
-                lambda self, unit, _, excluded=excluded: plain(self, unit, excluded),
-            )  # fmt: skip
-            run_build(images, tmp_path / str(keeps), overrides=[f"caption.{w}" for w in words])
-            assert bool(kept) is keeps
+        made = run_build(images, tmp_path / "out", overrides=[f"caption.{word}" for word in words])
+    keys, asked_again = found
+    assert len({*keys}) == 3 and all(len(key) == 64 for key in keys)
+    assert asked_again == 1 and made.counts.drops == {"caption/worker_crash": 1}

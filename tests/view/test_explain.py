@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 import glit
 from glit.dataset.query import query
-from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.view.explain import as_text, explain
-
-VERSION_1 = Path(__file__).parent.parent / "files" / "version-1"
 
 
 def test_a_sample_by_path_and_by_id(opened):
@@ -66,8 +62,8 @@ def test_a_name_that_nothing_has(opened, name):
         explain(opened, name)
 
 
-def test_the_whole_image_wins_in_lism():
-    dataset = Dataset(VERSION_1 / "lism")
+def test_the_whole_image_wins_in_lism(built, tmp_path):
+    dataset = glit.pair(built, tmp_path / "new", settings=["pair.rule=lism"])
     text = "\n".join(as_text(explain(dataset, row.source_path)) for row in dataset)
     assert "the whole image matches it at least as well" in text
 

@@ -13,9 +13,7 @@ from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.images.thumbnails import MAX_BYTES
 from glit.view.page_file import json_for_html, report_html
-from glit.view.report import report_data, write_page, write_report
-
-VERSION_1 = Path(__file__).parent.parent / "files" / "version-1"
+from glit.view.report import report_data, write_page
 
 
 @pytest.fixture(scope="module")
@@ -71,16 +69,6 @@ def test_the_story(data):
     assert steps["Regions"]["model"] == "mini-proposer"
     assert steps["Pairs"]["how"] == "rule centred"
     assert data["story"]["recipe"] == "glit-mini"
-
-
-@pytest.mark.parametrize("name", ["flism", "lism"])
-def test_a_dataset_of_version_1(name, tmp_path):
-    found = write_report(Dataset(VERSION_1 / name), tmp_path / "report.html")
-    assert found["totals"]["images"] == 3
-    assert "probability" not in {chart["name"] for chart in found["charts"]}
-    assert found["samples"][0]["whole"] is None
-    rule = {"flism": "rule argmax", "lism": "rule lism"}[name]
-    assert found["story"]["steps"][-1]["how"] == rule
 
 
 def test_no_character_that_html_reads_is_left_in_the_data(data):

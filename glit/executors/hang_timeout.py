@@ -1,36 +1,9 @@
-"""Find the sample of a unit that kills its worker; say when a silent worker is lost."""
+"""How long a worker may be silent before it is taken for lost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 _LEAST_S, _FIRST_S = 300.0, 3600.0
 _TIMES = 20
-
-
-def first_killer(start: int, stop: int, kills: Callable[[int, int], bool]) -> int | None:
-    """The first position in [start, stop) whose sample kills alone; None where none does.
-
-    Args:
-        start: nothing before it kills.
-        stop: of a range that killed a worker as a whole.
-        kills: tries a range in a worker; asked log2(stop - start) times, and once more where the
-            sample that is left was never alone.
-
-    >>> first_killer(0, 8, lambda low, high: low <= 5 < high)
-    5
-    >>> first_killer(0, 8, lambda low, high: high - low > 6) is None
-    True
-    """
-    killed = (start, stop)
-    while stop - start > 1:
-        middle = (start + stop) // 2
-        if kills(start, middle):
-            killed = (start, middle)
-            stop = middle
-        else:
-            start = middle
-    return start if killed == (start, stop) or kills(start, stop) else None
 
 
 class HangTimeout:
