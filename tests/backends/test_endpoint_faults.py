@@ -54,10 +54,21 @@ def refused(server, *answers, **options):
 
 
 @pytest.mark.parametrize(
+    ("reason", "cut"),
+    [("eos_token", False), ("eos", False), ("stop_sequence", False), ("end_turn", False),
+     ("STOP", False), ("FINISH_REASON_STOP", False), ("", True), (None, True),
+     ("MAX_TOKENS", True), ("max_tokens", True), ("model_length", True)],
+)  # fmt: skip
+def test_finish_reasons_of_other_servers(server, reason, cut):
+    found = ask(server, ok(HALF, reason))
+    assert (found.text, found.cut) == (HALF, cut)
+    assert ask(server, ok(HALF + ".", reason)).cut == (cut and bool(reason))
+
+
+@pytest.mark.parametrize(
     "bad",
     [
         ok(HALF, "abort"),
-        ok(HALF, None),
         ok(HALF, "tool_calls"),
         (200, {}, RATE),
         (200, {}, {"error": "overloaded"}),

@@ -35,7 +35,7 @@ from glit.errors import RunError, UserError, cut, first_line
 from glit.images import Pixels
 from glit.masking import remember, remember_address, without_secrets
 from glit.models.weights import Resolved
-from glit.text.thoughts import CAPTION, json_schema
+from glit.text.structured import CAPTION, json_schema
 
 _BUSY = {429, 503, 529}
 """The server says itself that it will be well again."""
@@ -229,7 +229,7 @@ def _caption(answer: dict[str, Any], config: WriterConfig) -> RawCaption:
     if text is None:
         said = cut(repr(message["content"]))
         raise DropError("", f"the answer's content is {said}, want a text")
-    is_at_limit = is_cut(choices[0].get("finish_reason"))
+    is_at_limit = is_cut(choices[0].get("finish_reason"), text)
     if text.strip():
         return RawCaption(text=text, cut=is_at_limit)
     if isinstance(refusal := message.get("refusal"), str) and refusal:
