@@ -184,11 +184,11 @@ class CaptionStage(Stage):
 
 
 def _checks_identity(config: CaptionConfig) -> dict[str, int]:
-    """Where a model writes: how its answers are cleaned, and the checks if they are not those of
+    """The checks and how answers are cleaned, where a model writes and the checks are not those of
     before the setting."""
-    if CAPTIONERS[config.backend].reads != "pixels":
-        return {}
-    return {"answers": ANSWERS_VERSION, **({"checks": config.checks} if config.checks > 1 else {})}
+    is_written = CAPTIONERS[config.backend].reads == "pixels"
+    is_new = is_written and config.checks > 1
+    return {"checks": config.checks, "answers": ANSWERS_VERSION} if is_new else {}
 
 
 class KeepCaptions(CaptionStage):
