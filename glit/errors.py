@@ -163,6 +163,13 @@ class MissingModelError(WeightsError):
         self.size = size
         """For people, where it is known."""
 
+    def __reduce__(self) -> tuple:
+        return _missing_model, (self.name, self.reason, self.fetch, self.size)
+
+
+def _missing_model(name: str, reason: str, fetch: str, size: str) -> MissingModelError:
+    return MissingModelError(name, reason=reason, fetch=fetch, size=size)
+
 
 class DatasetError(GlitError):
     """A dataset on disk breaks a promise of the data format."""

@@ -13,9 +13,16 @@ class Server:
     def __init__(self):
         self.answers: list = []
         self.requests: list[dict] = []
+        self.models = 404
+        """The status of the list of models."""
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(outer.models)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 outer.requests.append(body)

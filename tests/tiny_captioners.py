@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,25 @@ def _tokenizer(special: list[str], eos: str, pad: str, **named: str) -> tuple[An
         additional_special_tokens=special, model_specific_special_tokens=named,
     )  # fmt: skip
     return made, {name: made.convert_tokens_to_ids(name) for name in special}
+
+
+def add_start(folder: Path, start: str) -> None:
+    """Make a tokenizer put a start token before every text, as those of Llama and Gemma do."""
+    file = folder / "tokenizer.json"
+    values = json.loads(file.read_text(encoding="utf-8"))
+    (number,) = [each["id"] for each in values["added_tokens"] if each["content"] == start]
+    special, text = (
+        {"SpecialToken": {"id": start, "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+    )
+    values["post_processor"] = {
+        "type": "TemplateProcessing", "single": [special, text], "pair": [special, text, text],
+        "special_tokens": {start: {"id": start, "ids": [number], "tokens": [start]}},
+    }  # fmt: skip
+    file.write_text(json.dumps(values), encoding="utf-8")
+    file = folder / "tokenizer_config.json"
+    values = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**values, "bos_token": start}), encoding="utf-8")
 
 
 def _save(model: Any, folder: Path, eos: int) -> None:

@@ -330,6 +330,7 @@ TO_DO = {
     "ambiguous_caption": "Leave one caption, or give them kinds.",
     "empty_caption": "`glit retry` asks the captioner again.",
     "refusal": "`glit retry`, or another captioner.",
+    "garbled_caption": "`glit retry` asks the captioner again.",
     "looping": "`glit retry`, or `caption.repetition_penalty`.",
     "captioner_error": "Read the message; then `glit retry`.",
     "model_error": "Read the message; then `glit retry`.",

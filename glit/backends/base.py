@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from glit.errors import WeightsError
-from glit.models.device import best_device, warn_if_slow
+from glit.models.device import best_device, lacks_bfloat16, warn_if_slow
 from glit.models.files import folder_of_file, model_type
 from glit.models.weights import Resolved
 from glit.recipes.config import Device, Precision, RecipeTable, require_value, speed_only
@@ -29,9 +29,17 @@ class ModelConfig(RecipeTable):
     device: Device = speed_only("auto")
     """The device of the model; ``auto`` uses a GPU if there is one."""
     precision: Precision = "auto"
-    """``auto`` is float32 on a CPU and bfloat16 on a GPU; for SAM and YOLO, float32 everywhere.
-    ``int8`` is for a CPU: captions by ``transformers``, regions by ``yolos``, and CLIP as a
-    matcher."""
+    """``auto`` is float32 on a CPU and bfloat16 on a GPU, float16 on one that only emulates it; for
+    SAM and YOLO, float32 everywhere. ``int8`` is for a CPU: captions by ``transformers``, regions
+    by ``yolos``, and CLIP as a matcher."""
+
+    def __post_init__(self) -> None:
+        (default,) = [each.default for each in dataclasses.fields(self) if each.name == "model"]
+        require_value(
+            bool(self.model.strip()) or self.model == default,
+            f"[{self.table}] model: is empty; is a variable of the shell unset?",
+        )
+        RecipeTable.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +69,8 @@ class Backend:
     """True if ``config.model`` names weights that it loads."""
     auto_precision: Mapping[str, Precision] = field(default_factory=lambda: {"cuda": "bfloat16"})
     """The precision for ``precision = "auto"``, by device; float32 for devices not listed."""
+    float32_only: bool = False
+    """True if its library computes in float32 whatever ``precision`` says."""
     has_int8: bool = False
     """True if ``precision = "int8"`` can be run, on a CPU."""
     process_bytes: int = 1_200_000_000
@@ -116,13 +126,21 @@ class Backend:
         """
         device = config.device if config.device != "auto" else device or best_device()
         precision = config.precision
-        if not self.needs_model:
+        if not self.needs_model or (self.float32_only and precision != "int8"):
             if precision not in ("auto", "float32"):
                 where = f"{config.table}.precision = {precision!r}"
-                warnings.warn(f"{where} is ignored: no model works in this step", stacklevel=2)
+                float32 = "its model computes in float32"
+                why = float32 if self.needs_model else "no model works in this step"
+                warnings.warn(f"{where} is ignored: {why}", stacklevel=2)
             precision = "float32"  # no model: the fingerprint is the same on every machine
         elif precision == "auto":
             precision = self.auto_precision.get(device, "float32")
+            if precision == "bfloat16" and lacks_bfloat16(device):
+                where = f"{config.table}.precision"
+                warnings.warn(
+                    f"{where}: this GPU has no bfloat16, so 'auto' is float16", stacklevel=2
+                )
+                precision = "float16"
         else:
             require_value(
                 precision != "int8" or (self.has_int8 and device == "cpu"),

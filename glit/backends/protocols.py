@@ -19,7 +19,7 @@ from glit.data.records import Drop, Region, Token
 from glit.images import Pixels
 from glit.plain import limited
 from glit.recipes.config import Fields, added, require_value, speed_only
-from glit.text.thoughts import Keys
+from glit.text.structured import Keys
 
 SAMPLING = ("repetition_penalty", "top_p", "top_k", "min_p")
 """The keys of the recipe that a model's generation_config.json has too."""
@@ -117,6 +117,8 @@ class RawCaption:
     """True if generation stopped at ``max_tokens``."""
     tokens: tuple[Token, ...] | None = None
     """The tokens of the text, where the backend says how probable each was."""
+    control_tokens: tuple[str, ...] = ()
+    """The tokens of the model's tokenizer that are no text, where it is known."""
 
 
 class Usage(NamedTuple):

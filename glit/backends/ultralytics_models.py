@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import tempfile
+import zipfile
+from pathlib import Path
 from typing import Any
 
 from glit.errors import WeightsError
 from glit.models.weights import Resolved
 from glit.recipes.extras import require
+
+_MOST_OF_PICKLE = 64 << 20
 
 
 def load_yolo(model: Resolved, *, task: str | None, backend: str) -> Any:
@@ -33,7 +37,7 @@ def load_yolo(model: Resolved, *, task: str | None, backend: str) -> Any:
 def check_checkpoint(
     model: Resolved | None, *, allow_pickle: bool, table: str, backend: str
 ) -> None:
-    """Refuse a folder, and a pickle that was not allowed.
+    """Refuse a folder, a pickle that was not allowed, and a classifier.
 
     Raises:
         WeightsError: see above.
@@ -48,3 +52,19 @@ def check_checkpoint(
             f"model {model.name!r}: ultralytics checkpoints are pickles and can run code; "
             f"if you trust the file, set {table}.allow_pickle = true"
         )
+    if model is not None and _has_no_boxes(model.path):
+        raise WeightsError(
+            f"model {model.name!r}: is a classifier, which finds no boxes; name a model that "
+            "detects, segments, or finds poses or turned boxes"
+        )
+
+
+def _has_no_boxes(path: Path) -> bool:
+    """Return whether a checkpoint is of a model that classifies; it is not unpickled."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            (name,) = [each for each in archive.namelist() if each.endswith("data.pkl")]
+            with archive.open(name) as file:
+                return b"ClassificationModel" in file.read(_MOST_OF_PICKLE)
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False

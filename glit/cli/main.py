@@ -109,7 +109,8 @@ def main() -> None:
 
 
 def _settle() -> None:
-    """Check the process's file name encoding and working folder, and handle SIGHUP as SIGTERM.
+    """Check the process's file name encoding and working folder, and handle SIGHUP, and what
+    Slurm sends before it ends a job (SIGUSR1, SIGUSR2), as SIGTERM.
 
     Raises:
         UserError: file names cannot be read here, or the working folder is gone.
@@ -124,8 +125,9 @@ def _settle() -> None:
         raise UserError("the folder that this runs in is gone; change to another") from error
     if threading.current_thread() is not threading.main_thread():
         return
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # else nohup, or a caller's own
-        signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        if signal.getsignal(number) is signal.SIG_DFL:  # else nohup, or a caller's own
+            signal.signal(number, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 
 
 def _formatted(

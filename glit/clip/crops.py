@@ -57,7 +57,8 @@ def cut_crops(
     found = torch.empty(len(boxes), 3, side, side, device=whole.device)
     with torch.inference_mode():
         for crop, box in zip(found, whole_pixel_boxes(image, boxes), strict=True):
-            source = here if min(_size(box)) > MAX_SHRINKING * side else whole
+            shrunk = (max if spec.fit == "resize" else min)(_size(box))
+            source = here if shrunk > MAX_SHRINKING * side else whole
             crop.copy_(_resized(source, box, spec, side)[0])
         # for all crops at once: on a GPU what is small costs its launch
         if whole.device.type != "cpu":

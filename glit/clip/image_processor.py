@@ -34,8 +34,9 @@ _FOLLOWED = {
     "image_std", "do_resize",
 }  # fmt: skip
 _WITHOUT_EFFECT = {
-    "processor_class", "_processor_class", "do_convert_rgb", "data_format", "input_data_format",
-    "return_tensors", "device", "disable_grouping", "use_fast", "transformers_version",
+    "processor_class", "_processor_class", "_valid_processor_keys", "do_convert_rgb",
+    "data_format", "input_data_format", "return_tensors", "device", "disable_grouping",
+    "use_fast", "transformers_version",
     "patch_size", "max_num_patches",
 }  # fmt: skip
 """Images are always RGB here; the last two are read where a model takes images of any shape."""

@@ -235,6 +235,7 @@ REASONS: dict[str, str] = {
     "too_long": "the caption has more than 50,000 characters",
     "refusal": "the captioner declined to describe the image",
     "looping": "the caption repeats itself",
+    "garbled_caption": "the caption has marks in place of words or characters",
     "wrong_language": "the caption is in another language than split.language",
     "captioner_error": "the captioner failed on this image",
     "content_filter": "a filter of the server stopped the answer",

@@ -14,6 +14,7 @@ from glit.doctor.models import Model, check_models, hub, models
 from glit.doctor.packages import packages
 from glit.errors import InputError
 from glit.models.device import best_device
+from glit.models.weights import is_mini
 from glit.planning.recipe import known_tables, load_recipe, read_tables
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_steps, flow
@@ -100,7 +101,7 @@ def _only_scenes(seen: BuildImages, found: list[Model], recipe: Recipe) -> list[
     """A build of photographs with the mini models runs, and is worth nothing."""
     wanted = flow(recipe.tables).models(recipe)
     asked = {name for role, (name, _) in wanted.items() if role != "tokenizer"}
-    mini = [each.name for each in found if each.name in asked and "mini" in each.name]
+    mini = [each.name for each in found if each.name in asked and is_mini(each.name)]
     if not mini or not seen.decoded:
         return []
     wrong = seen.scenes < len(seen.decoded) / 2

@@ -95,4 +95,11 @@ class EvaluateConfig(EncodeConfig):
             raise RecipeError(
                 f"evaluate.scorer = {self.scorer!r}: wanted one of {', '.join(known)}"
             )
-        return self.options or known[self.scorer]()
+        if self.options is None:
+            return known[self.scorer]()
+        if not isinstance(self.options, known[self.scorer]):
+            raise RecipeError(
+                f"evaluate.options are of {type(self.options).__name__}, not of "
+                f"evaluate.scorer = {self.scorer!r}; set the scorer again with its own keys"
+            )
+        return self.options

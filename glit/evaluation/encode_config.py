@@ -36,7 +36,7 @@ class EncodeConfig(RecipeTable):
     caption, each a query of its own, and an image finds any of its own."""
 
     limit: int = limited(0, least=0)
-    """Use only the first images; 0 is all."""
+    """Use only the first images, with all their boxes and questions; 0 is all."""
 
     image_root: str = ""
     """The folder that the dataset was built from; needed only if the dataset stores images by

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,6 +21,7 @@ from glit.evaluation.collection import Collection
 from glit.evaluation.scorers.protocol import Text
 from glit.scenes.false_sentences import false_sentences_of
 
+_DRAWS = 16
 OfType = Mapping[int, str]
 """By number of the image, a false sentence; an image may have none of a type."""
 
@@ -27,7 +29,8 @@ OfType = Mapping[int, str]
 def drawn(collection: Collection, *, seed: int) -> dict[int, str]:
     """Return for every image a sentence of another image's caption, drawn by the seed.
 
-    Raises InputError when there is only one image to draw sentences from.
+    Raises InputError when there is only one image to draw sentences from, or an image whose
+    captions hold every sentence that was drawn.
     """
     generator = np.random.default_rng(seed)
     number = len(collection.captions)
@@ -83,11 +86,13 @@ def read_false_sentences(
     Raises:
         InputError: the file has another form, leaves images out, or is about other images.
     """
-    number_of = {name: number for number, name in enumerate(collection.names)}
+    number_of = _numbers(collection.names)
     found: dict[str, dict[int, str]] = {}
     for image, kind, sentence in _lines(path, seed):
         if isinstance(image, str):
-            number = number_of.get(image, number_of.get(PurePosixPath(image).name))
+            number = number_of.get(image)
+            if number is None:
+                number = number_of.get(PurePosixPath(image).name)
         else:
             number = image
         if number is None or not 0 <= number < len(collection.captions):
@@ -105,6 +110,17 @@ def read_false_sentences(
         found[kind][number] = sentence
     _check(path, found, len(collection.captions))
     return found
+
+
+def _numbers(names: Sequence[str]) -> dict[str, int]:
+    """The numbers of images by name, and by the file name alone where it is that of one image."""
+    alone = Counter(PurePosixPath(name).name for name in names)
+    found = {
+        PurePosixPath(name).name: number
+        for number, name in enumerate(names)
+        if alone[PurePosixPath(name).name] == 1
+    }
+    return found | {name: number for number, name in enumerate(names)}
 
 
 def _check(path: Path, found: Mapping[str, OfType], number: int) -> None:
@@ -174,16 +190,16 @@ def _sentence_of_another(collection: Collection, index: int, generator: np.rando
     """A sentence of a random other image that this image's captions do not contain."""
     own = " ".join(collection.captions[index])
     number = len(collection.captions)
-    candidates = []
-    for _ in range(16):
+    for _ in range(_DRAWS):
         other = int(generator.integers(number - 1))
         other += other >= index
         spans = collection.sentences(other)[0]
         if spans:
             start, end = spans[int(generator.integers(len(spans)))]
-            candidates.append(collection.captions[other][0][start:end])
-            if candidates[-1] not in own:
-                break
-    if not candidates:
-        raise InputError(f"{collection.name}: the captions have no sentences to draw from")
-    return candidates[-1]
+            if (sentence := collection.captions[other][0][start:end]) not in own:
+                return sentence
+    raise InputError(
+        f"{collection.name}: no sentence of {_DRAWS} that were drawn for image "
+        f"{collection.names[index]!r} is false of it, since its own captions hold them all; "
+        "robustness needs images with different captions"
+    )

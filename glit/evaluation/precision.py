@@ -17,7 +17,10 @@ def best_items(
     k: int,
     chunk: int = 4096,
 ) -> Int[np.ndarray, "q k"]:
-    """The K most similar items of every query, best first, in blocks of queries and items."""
+    """The K most similar items of every query, best first, in blocks of queries and items.
+
+    Of equal scores the item with the lower number comes first, whatever the blocks are.
+    """
     k = min(k, len(gallery_GD))
     found = np.empty((len(query_QD), k), dtype=np.int64)
     for low in range(0, len(query_QD), chunk):
@@ -27,10 +30,23 @@ def best_items(
         for first in range(0, len(gallery_GD), chunk):
             block = query @ gallery_GD[first : first + chunk].T
             number = torch.arange(first, first + block.shape[1], device=query.device)
-            score, place = torch.cat([score, block], dim=1).topk(k, dim=1)
-            item = torch.cat([item, number.expand(len(query), -1)], dim=1).gather(1, place)
+            score = torch.cat([score, block], dim=1)
+            item = torch.cat([item, number.expand(len(query), -1)], dim=1)
+            place = _first_of_best(score, k)
+            score, item = score.gather(1, place), item.gather(1, place)
         found[low : low + chunk] = item.cpu().numpy()
     return found
+
+
+def _first_of_best(score_QN: Float[Tensor, "q n"], k: int) -> Int[Tensor, "q k"]:
+    """The places of the K highest scores, best first, and of equal ones the first."""
+    least_Q1 = score_QN.topk(k, dim=1).values[:, -1:]
+    above, equal = score_QN > least_Q1, score_QN == least_Q1
+    room_Q1 = k - above.sum(dim=1, keepdim=True)
+    kept = above | (equal & (equal.cumsum(dim=1) <= room_Q1))
+    place_QK = kept.nonzero()[:, 1].view(-1, k)
+    order_QK = score_QN.gather(1, place_QK).sort(dim=1, descending=True, stable=True).indices
+    return place_QK.gather(1, order_QK)
 
 
 def average_precision(

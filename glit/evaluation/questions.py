@@ -4,9 +4,11 @@ a text."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from glit.dataset.local_pairs import LocalPair
 from glit.errors import InputError
@@ -14,6 +16,7 @@ from glit.evaluation.encode import Box, Picture
 from glit.images import Pixels, decode
 from glit.text.spans import Span
 
+_LOCKS = 64
 ImagePart = tuple[Path, Box | None]
 """An image file, and a box of it in pixels; None for the whole image."""
 
@@ -34,6 +37,27 @@ class Question:
     """Category with a score of its own; empty if the benchmark has none."""
 
 
+Asked = TypeVar("Asked")
+
+
+def of_first_images(
+    asked: Iterable[Asked], limit: int, image_of: Callable[[Asked], Path]
+) -> Iterator[Asked]:
+    """Yield what is about one of the first images.
+
+    Args:
+        asked: questions, expressions or boxes.
+        limit: number of images; 0 for all.
+        image_of: the image that each is about.
+    """
+    images: set[Path] = set()
+    for each in asked:
+        image = image_of(each)
+        if not limit or image in images or len(images) < limit:
+            images.add(image)
+            yield each
+
+
 class QuestionImages:
     """Image files as a collection of a measurement; the last few stay decoded, since several boxes
     of one image follow each other."""
@@ -50,6 +74,7 @@ class QuestionImages:
         self.names = [path.name for path in paths]
         self.captions: list[tuple[str, ...]] = [()] * len(paths)
         self._decoded = functools.lru_cache(maxsize=8)(self._decode)
+        self._locks = [threading.Lock() for _ in range(_LOCKS)]
 
     def _decode(self, index: int) -> Pixels:
         return decode(self.image(index))
@@ -60,7 +85,8 @@ class QuestionImages:
 
     def pixels(self, index: int) -> Pixels:
         """The decoded image."""
-        return self._decoded(index)
+        with self._locks[index % _LOCKS]:  # threads that want the same image wait for one of them
+            return self._decoded(index)
 
     def sentences(self, index: int) -> list[list[Span]]:
         """None: texts belong to questions."""

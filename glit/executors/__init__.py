@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self, get_args
@@ -17,6 +18,7 @@ import psutil
 from glit.errors import StoppedError, UserError, closest
 from glit.executors.protocols import Executor
 from glit.recipes.extras import require
+from glit.runtime.cores import unused_allocation
 
 ExecutorName = Literal["ray", "local"]
 ExecutorChoice = Literal["auto", "ray", "local"]
@@ -45,6 +47,8 @@ def open_executor(
         MissingExtraError: Ray is not installed.
         StoppedError: Ctrl-C or SIGTERM.
     """
+    if told := unused_allocation():
+        warnings.warn(told, stacklevel=3)
     with _SigtermRaises() as sigterm:
         executor = None
         try:

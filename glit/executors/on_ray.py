@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import socket
+import sys
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -33,6 +34,8 @@ from glit.storage.remote_settings import set_by_program
 
 _LOOK_EVERY_S = 10.0
 _KNOCK_S = 10.0
+_LONGEST_FOLDER = 36
+"""Bytes of TMPDIR: the path of a socket has 107, of which Ray's own folders take up to 71."""
 _GATHER_S = 0.0002
 """Seconds for each worker in which their messages are taken together: to look through all of them
 costs time for each, and every worker has its next unit already."""
@@ -240,9 +243,28 @@ def _start_ray(address: str | None) -> None:
             include_dashboard=False,
             _node_ip_address="127.0.0.1",
             object_store_memory=128 << 20,
+            **_short_folder(),
             **options,
         )
         _hide_token()
+
+
+def _short_folder() -> dict[str, str]:
+    """Return the option that moves Ray's files out of a TMPDIR whose name is too long for sockets.
+
+    Raises:
+        UserError: RAY_TMPDIR is too long.
+    """
+    given = os.environ.get("RAY_TMPDIR")
+    folder = given or os.environ.get("TMPDIR") or "/tmp"
+    if len(os.fsencode(folder)) <= _LONGEST_FOLDER or not sys.platform.startswith("linux"):
+        return {}
+    if given:
+        raise UserError(
+            f"RAY_TMPDIR={given}: is longer than the {_LONGEST_FOLDER} bytes that Ray's sockets "
+            "leave; name a shorter folder"
+        )
+    return {"_temp_dir": f"/tmp/ray-{os.getuid()}"}
 
 
 def _hide_token() -> None:

@@ -16,3 +16,6 @@ class ImageError(GlitError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.reason, str(self))

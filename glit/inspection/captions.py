@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from glit.inspection.items import Item, TextSpan
+from glit.text.answers import clean_answer
 from glit.text.faults import caption_fault
 from glit.text.languages import text_language
 from glit.text.spans import find_phrase, same_words
@@ -23,7 +24,11 @@ def caption_faults(item: Item, language: str) -> Iterator[tuple[str, str]]:
     if item.captions == ():
         yield "caption-empty", "has no caption"
     for caption in item.captions or ():
-        if reason := caption_fault(caption, language=language):
+        answer = clean_answer(caption)
+        if answer.cut or answer.lost:
+            held = ", ".join([*answer.cut, *([repr(answer.lost)] if answer.lost else [])])
+            yield "caption-garbled", f"{held}: {caption[:_SAID_CHARS]!r}"
+        if reason := caption_fault(answer.text, language=language):
             yield _CODES[reason], repr(caption[:_SAID_CHARS])
 
 

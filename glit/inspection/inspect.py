@@ -43,7 +43,8 @@ _MOST_LICENCES = 10_000
 _OTHER_LICENCES = "others"
 _OF_PICTURES = ("picture-damaged", "picture-format", "picture-small", "mining-prohibited")
 _OF_NAMES = ("name-unsafe", "name-unportable")
-_OF_CAPTIONS = ("caption-empty", "caption-looping", "caption-refusal", "caption-language")
+_OF_CAPTIONS = ("caption-empty", "caption-looping", "caption-refusal", "caption-garbled",
+                "caption-language")  # fmt: skip
 _OF_SPANS = ("span-words", "text-outside", "span-in-word")
 _OF_ANOTHER = "caption-of-another"
 _OF_BOXES = ("box-outside", "box-empty")

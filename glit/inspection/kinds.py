@@ -53,6 +53,8 @@ KINDS: dict[str, FaultKind] = {
     "caption-empty": _error("An image has no caption, or one without words.", "captions"),
     "caption-looping": _error("A caption repeats itself.", "captions"),
     "caption-refusal": _error("A caption is a model's refusal.", "captions"),
+    "caption-garbled": _error("A caption holds control tokens, marks, thoughts or further turns of "
+                              "a model.", "captions"),
     "caption-language": _warning("A caption is in another language than the others.", "captions"),
     "caption-repeated": _warning("The same caption belongs to several images.", "captions"),
     "caption-near": _warning("Nearly the same caption belongs to several images.", "captions"),

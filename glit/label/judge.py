@@ -24,7 +24,8 @@ from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 from glit.errors import InputError, RunError
 from glit.images import Pixels
-from glit.text.thoughts import Keys, texts_in_json, without_thoughts
+from glit.text.answers import clean_answer
+from glit.text.structured import Keys, texts_in_json
 from glit.verdicts import lines
 from glit.verdicts.judged import JUDGED, Judged, Judging, Opinion, read_judged
 from glit.verdicts.record import PARTS, AuditVerdict, Claim, Kind
@@ -68,6 +69,8 @@ Which is true?
 {choices}
 Answer with JSON: "answer" is the letter; "word" is the false word, if one is false, else "none"; \
 "region" is the number of the box that the text is about, if it is not the red one, else "none"."""
+_LETTER = re.compile(r"\W*([A-D])(?:\s*[.:),*\]]|\s+[-–—]\s|\W*(?:\n|$))")
+"""A letter by itself: an answer may begin with the article "A"."""
 _LONGEST_WORD = 60
 """Characters of the false word that a judge names."""
 
@@ -294,8 +297,8 @@ def _done(
 def _opinion(question: _Asked, answer: RawCaption, by: str) -> Opinion | None:
     """Return the opinion that an answer gives; None if it has no letter."""
     said = texts_in_json(answer.text)
-    text = said.get("answer", "" if said else without_thoughts(answer.text)).strip()
-    found = re.match(r"\W*([A-D])\b", text)
+    text = said.get("answer", "" if said else clean_answer(answer.text).text).strip()
+    found = _LETTER.match(text)
     choices = _CHOICES[question.kind]
     if found is None or (number := _LETTERS.index(found[1])) >= len(choices):
         return None

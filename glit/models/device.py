@@ -78,6 +78,11 @@ def has_bfloat16(device: str) -> bool:
     return any(known.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16", "sve_bf16"))
 
 
+def lacks_bfloat16(device: str) -> bool:
+    """Return whether this process has a GPU of this kind, and it only emulates bfloat16."""
+    return device == "cuda" and device in accelerators() and not has_bfloat16(device)
+
+
 def warn_if_slow(precision: str, device: str, *, where: str) -> None:
     """Warn if bfloat16 was requested and the CPU only emulates it.
 

@@ -6,9 +6,11 @@ with its hash; transformers then reads it as plain tensors, without running code
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,13 @@ from glit.errors import WeightsError
 PICKLE = "pytorch_model.bin"
 """The pickle that hub folders carry."""
 CONFIG = "config.json"
+_ADAPTER = "adapter_config.json"
+_MODULES = "modules.json"
 OPEN_CLIP_CONFIG = "open_clip_config.json"
 """In place of it, in a folder of OpenCLIP's."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_TEMPLATES = "additional_chat_templates/*.jinja"
+"""Templates of models that have several."""
 _SHAPING_SUFFIXES = {".json", ".txt", ".jinja", ".model"}
 _TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 
@@ -52,6 +59,12 @@ def check_complete(
     if not path.is_dir():
         raise WeightsError(f"model {name!r}: {path} does not exist; give another folder or name")
     if not any((path / config).is_file() for config in (CONFIG, OPEN_CLIP_CONFIG)):
+        if (path / _ADAPTER).is_file():
+            base = _read_config(path, _ADAPTER).get("base_model_name_or_path", "its base model")
+            raise WeightsError(
+                f"model {name!r}: {path} is a PEFT adapter of {base}, no whole model; merge it "
+                "with PEFT's merge_and_unload() and give the folder that save_pretrained() writes"
+            )
         raise WeightsError(f"model {name!r}: {path} has no {CONFIG}; is the download complete?")
     for index in path.glob("*.safetensors.index.json"):
         shards = _shards(index, name)
@@ -94,9 +107,17 @@ def model_type(path: Path) -> str:
     return str(_read_config(path).get("model_type", ""))
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def inner_model(path: Path) -> Path:
+    """The folder of the model that a sentence-transformers folder holds; else the folder itself."""
+    if (path / CONFIG).is_file() or not (path / _MODULES).is_file():
+        return path
+    inner = [file.parent for file in sorted(path.glob(f"*/{CONFIG}")) if model_type(file.parent)]
+    return inner[0] if len(inner) == 1 else path
+
+
+def _read_config(path: Path, name: str = CONFIG) -> dict[str, Any]:
     try:
-        found = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        found = json.loads((path / name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -164,8 +185,9 @@ def weights_hash(path: Path) -> str:
         if file.suffix in _SHAPING_SUFFIXES and not file.name.endswith(".index.json")
     )
     digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.name} {file_hash(file)}\n".encode())
+    for file in [*files, *sorted(path.glob(_TEMPLATES))]:
+        name = file.relative_to(path).as_posix()
+        digest.update(f"{name} {file_hash(file)}\n".encode())
     return digest.hexdigest()
 
 
@@ -177,13 +199,16 @@ def file_hash(file: Path) -> str:
     ).hexdigest()
     cache = cache_folder() / "sha256"
     remembered = cache / key
-    if remembered.is_file():
-        return remembered.read_text()
+    with contextlib.suppress(OSError, ValueError):
+        if _SHA256.fullmatch(value := remembered.read_text(encoding="ascii")):
+            return value
     with file.open("rb") as stream:
         value = hashlib.file_digest(stream, "sha256").hexdigest()
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        remembered.write_text(value)
+        beside = cache / f"{key}.{os.getpid()}"
+        beside.write_text(value, encoding="ascii")
+        beside.replace(remembered)
     except OSError:
         pass  # a cache that cannot be written costs time, nothing else
     return value

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from glit.errors import GlitError, WeightsError, first_line
+from glit.models.files import weight_files
 from glit.models.weights import Resolved
 from glit.runtime.gpu_errors import is_out_of_memory, ruins_process
 
@@ -54,7 +56,11 @@ def load_whole(kind: Any, folder: str | Path, **options: Any) -> Any:
     Raises:
         WeightsError: weights are missing, or the class does not know them.
     """
-    model, loaded = kind.from_pretrained(folder, output_loading_info=True, **options)
+    with _without_report():
+        model, loaded = kind.from_pretrained(
+            folder, output_loading_info=True, ignore_mismatched_sizes=True, **options
+        )
+    _fill_scalars(model, Path(folder), loaded.get("mismatched_keys", ()))
     missing = sorted(loaded["missing_keys"])
     if missing:
         raise WeightsError(
@@ -71,6 +77,50 @@ def load_whole(kind: Any, folder: str | Path, **options: Any) -> Any:
             f"of; give a checkpoint of that kind{more}"
         )
     return model
+
+
+@contextlib.contextmanager
+def _without_report() -> Iterator[None]:
+    """Keep transformers from printing the names that :func:`load_whole` puts into its errors."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+def _fill_scalars(model: Any, folder: Path, others: Iterable[tuple[str, Any, Any]]) -> None:
+    """Read numbers that the files hold as lists of one, or the other way round, such as scales.
+
+    Args:
+        model: was loaded without them.
+        folder: of its files.
+        others: the names whose shapes differ, with the shape in the files and that of the model.
+
+    Raises:
+        WeightsError: other shapes differ.
+    """
+    import torch
+    from safetensors import safe_open
+
+    for name, found, wanted in others:
+        if math.prod(found) != 1 or math.prod(wanted) != 1:
+            raise WeightsError(
+                f"{folder}: {name} has the shape {list(found)}, a {type(model).__name__} of its "
+                f"config.json wants {list(wanted)}; download it again, or mend its config.json"
+            )
+        value = None
+        for file in weight_files(folder):
+            if file.suffix == ".safetensors":
+                with safe_open(file, framework="pt") as weights:
+                    value = weights.get_tensor(name) if name in [*weights.keys()] else value
+        if value is None:
+            raise WeightsError(f"{folder}: {name} is in a pickle and has the shape {list(found)}")
+        with torch.no_grad():
+            model.get_parameter(name).copy_(value.reshape(tuple(wanted)))
 
 
 def load_with_processor(

@@ -23,6 +23,7 @@ from glit.models.files import (
     cache_folder,
     check_complete,
     check_hash,
+    inner_model,
     weight_files,
     weights_hash,
 )
@@ -152,6 +153,8 @@ def resolve(name: str, revision: str = "main", *, random_weights: bool = False) 
 def _locate(name: str, revision: str) -> tuple[WeightsEntry, Path | None, str]:
     """Return a model's entry, its path on this machine, and its revision; nothing is downloaded or
     read."""
+    if not name.strip():
+        raise WeightsError("a model's name is empty; is a variable of the shell unset?")
     entry = _entry(name)
     if entry.mini:
         if not (folder := mini_model(entry.mini)).is_dir():
@@ -161,7 +164,7 @@ def _locate(name: str, revision: str) -> tuple[WeightsEntry, Path | None, str]:
         return entry, folder, entry.revision
     given = os.path.expanduser(name)
     if os.path.exists(given):
-        path = Path(given).resolve()
+        path = inner_model(Path(given).resolve())
         entry = _entry_of_file(path)
         return entry, path, PUBLISHED if entry.file else LOCAL
     if entry.file:
@@ -249,7 +252,7 @@ def _entry(name: str) -> WeightsEntry:
     if name in known:
         return known[name]
     for entry in known.values():
-        if name in (entry.id, entry.file):
+        if name and name in (entry.id, entry.file):
             return entry
     return WeightsEntry(id=name, licence="")
 

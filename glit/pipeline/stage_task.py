@@ -28,7 +28,9 @@ MOST_ALIKE = 100
 MOST_SAME = 200
 _ALL_FAILED = 8
 _FAILURES = {"model_error", "captioner_error", "not_finite"}
-_BAD_CAPTIONS = {"content_filter", "empty_caption", "looping", "refusal", "wrong_language"}
+_BAD_CAPTIONS = {
+    "content_filter", "empty_caption", "garbled_caption", "looping", "refusal", "wrong_language",
+}  # fmt: skip
 _KEEP_EVERY_S = 20.0
 _BEAT_EVERY_S = 0.5
 _LOST = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,10 +22,11 @@ from glit.rules.protocol import Values, Weighed, log_softmax, no_null
 class DualSoftmax(Weighed):
     """Ranks by agreement in both directions."""
 
+    version: ClassVar = 2
     sharpness: float = limited(0.5, above=0)
     """T, the factor on logits; a higher value favours the best candidate more."""
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
-        logits = self.sharpness * self.logits(scores)
+        logits = self.sharpness * self.with_bonus(self.logits(scores), scores, regions)
         value = np.exp(log_softmax(logits, axis=1) + log_softmax(logits, axis=0))
-        return Values(value=self.with_bonus(value, scores, regions), null=no_null(value))
+        return Values(value=value, null=no_null(value))

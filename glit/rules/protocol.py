@@ -106,7 +106,7 @@ class Weighed(RecipeTable):
         return self.scale * mixed
 
     def with_bonus(self, value: Matrix, scores: Scores, regions: Sequence[Region]) -> Matrix:
-        """Add ``detector_bonus`` to the values of a model's regions, and what the grounder says.
+        """Add ``detector_bonus`` to the logits of a model's regions, and what the grounder says.
 
         Raises:
             RecipeError: a grounder is wanted and none was asked.

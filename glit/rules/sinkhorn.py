@@ -1,8 +1,9 @@
 """``sinkhorn``: optimal transport between sentences and regions, with a null row and column.
 
 P = diag(u) exp(T C) diag(v), C the logits with one column more, the whole image, and one row
-more, "no sentence": the mean over the sentences. Every sentence and every region has mass 1, the
-null column can take all sentences, the null row all regions. value = P without the null ones; a
+more, "no sentence": the mean over the sentences, without bonuses, since a factor of a whole column
+is scaled away. Every sentence and every region has mass 1, the null column can take all sentences,
+the null row all regions. value = P without the null ones; a
 sentence that gives the null column more than any region has none.
 
 (Sinkhorn's scaling, Cuturi 2013; the dustbins of SuperGlue, Sarlin et al. 2020, section 3.2, with
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -26,6 +28,7 @@ from glit.rules.protocol import Values, Weighed, log_softmax
 class Sinkhorn(Weighed):
     """Ranks by transported mass."""
 
+    version: ClassVar = 2
     sharpness: float = limited(0.5, above=0)
     """T, the factor on logits; a higher value favours the best candidate more."""
     iterations: int = limited(30, least=1)
@@ -33,11 +36,12 @@ class Sinkhorn(Weighed):
 
     def __call__(self, scores: Scores, regions: Sequence[Region]) -> Values:
         whole = self.scale * scores.image_similarity.astype(np.float64)
-        logits = self.sharpness * np.column_stack([self.logits(scores), whole])
-        logits = np.vstack([logits, logits.mean(axis=0)])
+        plain = self.logits(scores)
+        logits = np.column_stack([self.with_bonus(plain, scores, regions), whole])
+        no_sentence = np.column_stack([plain, whole]).mean(axis=0)
+        logits = self.sharpness * np.vstack([logits, no_sentence])
         plan = np.exp(_scaled(logits, self.iterations))[:-1]
         value, null = plan[:, :-1], plan[:, -1]
-        value = self.with_bonus(value, scores, regions)
         return Values(value=value, null=null > value.max(axis=1))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 
 from glit.runtime.ranks import num_on_this_machine
@@ -16,6 +17,22 @@ def usable_cores() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     quota = _quota()
     return max(1, min(cores or 1, math.ceil(quota) if quota else cores or 1))
+
+
+def unused_allocation() -> str:
+    """Return a line that says how many cores of a Slurm job this step was not given; empty if none.
+
+    ``srun`` does not take ``--cpus-per-task`` over from ``sbatch``: a step then has one core.
+    """
+    found = re.match(r"\d+", os.environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
+    tasks = re.match(r"\d+", os.environ.get("SLURM_STEP_TASKS_PER_NODE", "1"))
+    if not found or not tasks or usable_cores() * int(tasks[0]) >= int(found[0]):
+        return ""
+    each = int(found[0]) // max(1, int(tasks[0]))
+    return (
+        f"Slurm gave this process {usable_cores()} of the job's {found[0]} cores; start it with "
+        f"srun --cpus-per-task={each}"
+    )
 
 
 def cores_of_this_rank() -> int:

@@ -30,6 +30,7 @@ from glit.data import rows
 from glit.data.captions import SHORT, too_long, with_provided, with_short, with_written
 from glit.data.records import Caption, Drop, Sample, Token
 from glit.data.schema import ABOUT_CAPTIONS, CAPTION_SOURCE, CAPTIONS, TOKEN
+from glit.errors import UserError
 from glit.images import Pixels
 from glit.plain import limited
 from glit.recipes.config import Choice, added, require_value, told_by_step
@@ -38,12 +39,15 @@ from glit.stages.captions_at_work import answered, is_worth_retrying
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan
 from glit.storage.members import is_utf8
-from glit.text.faults import caption_fault
+from glit.text.answers import ANSWERS_VERSION
+from glit.text.faults import caption_fault, repeats_marks, says_unseen
 from glit.text.sentences import make_splitter
 from glit.text.spans import Span
-from glit.text.thoughts import plain_answer
+from glit.text.structured import plain_answer
 
 SECOND_TRY_TEMPERATURE = 0.7
+_TEXT_ONLY_AFTER = 3
+"""First answers that all say that no image came, and stop the build."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,9 +184,11 @@ class CaptionStage(Stage):
 
 
 def _checks_identity(config: CaptionConfig) -> dict[str, int]:
-    """The checks, where a model writes and they are not those of before the setting."""
+    """The checks and how answers are cleaned, where a model writes and the checks are not those of
+    before the setting."""
     is_written = CAPTIONERS[config.backend].reads == "pixels"
-    return {"checks": config.checks} if is_written and config.checks > 1 else {}
+    is_new = is_written and config.checks > 1
+    return {"checks": config.checks, "answers": ANSWERS_VERSION} if is_new else {}
 
 
 class KeepCaptions(CaptionStage):
@@ -215,6 +221,8 @@ class WriteCaptions(CaptionStage):
         self._captioner = captioner
         self._splitter = splitter
         self._revision = revision
+        self._prompt = prompt
+        self._unseen: int | None = 0
         self._prompt_sha256 = hashlib.sha256(prompt.encode()).hexdigest()
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
@@ -255,20 +263,36 @@ class WriteCaptions(CaptionStage):
         """The sample with its caption, or why it cannot be used."""
         if isinstance(answer, Drop):
             return dataclasses.replace(answer, attempt=attempt)
-        text = plain_answer(answer.text, structured=self._config.structured)
-        if text is None:
-            message = f"caption.structured wants JSON, the captioner said: {answer.text[:120]!r}"
+        found = plain_answer(
+            answer.text, structured=self._config.structured, tokens=answer.control_tokens,
+            prompt=self._prompt,
+        )  # fmt: skip
+        if found is None:
+            wants = "caption.structured wants JSON" if self._config.structured else "want a text"
+            message = f"{wants}, the captioner said: {answer.text[:120]!r}"
             return Drop(reason="captioner_error", message=message, attempt=attempt)
+        if found.lost:
+            message = f"{found.lost!r} stands for words of the caption: {found.text[:120]!r}"
+            return Drop(reason="garbled_caption", message=message, attempt=attempt)
+        text = found.text
+        if not attempt:
+            self._note_unseen(says_unseen(text))
         if not is_utf8(text):
             message = "the captioner said half a character (a lone surrogate)"
             return Drop(reason="captioner_error", message=message, attempt=attempt)
         if fault := too_long([text]):
             return dataclasses.replace(fault, attempt=attempt)
+        loops = self._config.checks > 1 and repeats_marks(text)
         text = unicodedata.normalize("NFC", text).strip()
-        if answer.cut:
-            text = trim_to_sentence(text, self._splitter)
+        if answer.cut and text:
+            whole = trim_to_sentence(text, self._splitter)
+            if not whole and not loops:
+                message = f"the token limit cut the first sentence: {text[:120]!r}; raise "
+                message += "caption.max_tokens"
+                return Drop(reason="empty_caption", message=message, attempt=attempt)
+            text = whole or text
         fault = caption_fault(text, language=self._language, checks=self._config.checks)
-        if fault:
+        if fault := "looping" if loops and fault != "refusal" else fault:
             said = f"said: {text[:120]!r}" if text or not answer.text else "only thought"
             return Drop(reason=fault, message=f"the captioner {said}", attempt=attempt)
         caption = Caption(
@@ -281,6 +305,23 @@ class WriteCaptions(CaptionStage):
             tokens=_tokens_within(answer, text),
         )
         return dataclasses.replace(sample, caption=caption)
+
+    def _note_unseen(self, unseen: bool) -> None:
+        """Count the first answers, as long as they all say that no image is there.
+
+        Raises:
+            UserError: the model sees no images.
+        """
+        if self._unseen is None:
+            return
+        self._unseen = self._unseen + 1 if unseen else None
+        if self._unseen == _TEXT_ONLY_AFTER:
+            self._unseen = None
+            raise UserError(
+                f"caption.model {self._config.model!r}: its first {_TEXT_ONLY_AFTER} answers say "
+                "that no image came; the model, or the server before it, is text-only: take a "
+                "model that sees images"
+            )
 
 
 class StreamCaptions(WriteCaptions):
@@ -360,16 +401,18 @@ class LookUpCaptions(CaptionStage):
 
 
 def trim_to_sentence(text: str, splitter: Callable[[str], list[Span]]) -> str:
-    """The text up to its last sentence that ends in a full stop or the like; else unchanged."""
-    for _, end in reversed(splitter(text)):
-        if text[:end].rstrip("\"'”’)»").endswith((".", "!", "?", "…", "。", "！", "？")):
+    """The text up to its last sentence that ends in a full stop or the like, else up to the last
+    one but one; empty if there is a single one."""
+    spans = splitter(text)
+    for _, end in reversed(spans):
+        if text[:end].rstrip("\"'”’)»").endswith((".", "!", "?", "…", "。", "！", "？", "।")):
             return text[:end]
-    return text
+    return text[: spans[-2][1]] if len(spans) > 1 else ""
 
 
 def _tokens_within(answer: RawCaption, text: str) -> tuple[Token, ...] | None:
     """The tokens of the caption as it is kept: without the blanks around it and what was cut."""
-    start = answer.text.find(text)
+    start = answer.text.rfind(text)  # a thought before it may hold the same words
     if answer.tokens is None or start < 0:  # other characters after normalisation
         return None
     return tuple(

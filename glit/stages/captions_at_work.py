@@ -13,7 +13,7 @@ from glit.images import Pixels
 from glit.stages.base import Outcome, isolate
 from glit.stages.image_source import ImageSource
 
-_RETRIED = ("empty_caption", "refusal", "looping", "wrong_language")
+_RETRIED = ("empty_caption", "refusal", "looping", "wrong_language", "garbled_caption")
 
 
 class RequestStage(Protocol):

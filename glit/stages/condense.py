@@ -23,7 +23,7 @@ from glit.text.condensed import condensed_text, invented_words
 from glit.text.faults import caption_fault
 from glit.text.sentences import make_splitter
 from glit.text.spans import Span
-from glit.text.thoughts import plain_answer
+from glit.text.structured import plain_answer
 
 SOURCE = "condensed"
 """The source of a short caption that a language model wrote from the long one."""
@@ -144,7 +144,10 @@ class CondenseStage(Stage):
         it is asked once more, None where it is not."""
         if isinstance(raw, Drop):
             return raw, ""
-        text = condensed_text(plain_answer(raw.text, structured=self._config.structured) or "")
+        found = plain_answer(
+            raw.text, structured=self._config.structured, tokens=raw.control_tokens
+        )
+        text = condensed_text(found.text if found and not found.lost else "")
         remark = "" if raw.cut or not is_utf8(text) else self._fault(sample, text)
         if remark is None:
             return captions_with(sample, SHORT, text, SOURCE), None

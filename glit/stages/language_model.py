@@ -11,7 +11,7 @@ from typing import TypeVar
 from glit.backends.protocols import ContinuousCaptioner, RawCaption
 from glit.data.records import Drop, Sample
 from glit.stages.base import isolate
-from glit.text.thoughts import Keys
+from glit.text.structured import Keys
 
 SECOND_TRY_TEMPERATURE = 0.7
 _NO_TEXT = ("empty_caption", "refusal")

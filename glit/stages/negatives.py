@@ -29,7 +29,7 @@ from glit.stages.language_model import TextQuestion, answers
 from glit.stages.plan import Plan, Recipe
 from glit.storage.members import is_utf8
 from glit.text.negatives import negatives
-from glit.text.thoughts import texts_in_json
+from glit.text.structured import texts_in_json
 from glit.text.written_negatives import CHANGES, question, usable
 
 RULES = "rules"

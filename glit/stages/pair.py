@@ -86,7 +86,7 @@ class PairConfig(RecipeTable):
         """The rule and all its options, by which a calibration knows it."""
         rule = self.make_rule()
         scale = {"logit_scale": rule.scale} if isinstance(rule, Weighed) else {}
-        return {"rule": self.rule, **identity(rule), **scale}
+        return {"rule": self.rule, **identity(rule), **scale, **_rule_version(rule)}
 
     def check_scored(self, *, phrases: bool, grounded: bool, compared: bool) -> None:
         """Refuse head phrases where they were not scored, a grounder where none was asked, and
@@ -138,6 +138,11 @@ class PairConfig(RecipeTable):
                 f"{_in_words(calibration.scores)}, not for those of {_in_words(scores)}; fit one "
                 "with glit pairs calibrate"
             )
+
+
+def _rule_version(rule: Rule) -> dict[str, int]:
+    version = getattr(type(rule), "version", 1)
+    return {} if version == 1 else {"rule_version": version}
 
 
 def _without_licence(scores: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,10 +201,9 @@ class PairStage(Stage):
     def identity_of(cls, config: PairConfig, calibration: Calibration | None) -> Mapping[str, Any]:
         """Return the further inputs that decide the pairs: the calibration, the version of the
         rule."""
-        version = getattr(type(config.make_rule()), "version", 1)
         return {
             **({} if calibration is None else {"calibration": calibration.as_dict()}),
-            **({} if version == 1 else {"rule_version": version}),
+            **_rule_version(config.make_rule()),
         }
 
     @classmethod

@@ -25,6 +25,8 @@ _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]|[^\W_]+?(?=[\W_\
 _PART = re.compile(r"[\n.!?;。！？]+")
 _LETTERS = re.compile(r"(?=\w)(.{1,8}?)\1{19}")
 
+_MARKS = re.compile(r"([^\w\s])(?:\s*\1){7,}\s*$|([^\w\s])(?:\s*\2){23,}|(?:\s*\n){10}|\s{40}")
+
 _FIRST = re.compile(
     r"^\W*(i['’]?m sorry|i am sorry|sorry\b|i apologi[sz]e|unfortunately,? i\b|as an ai\b"
     r"|i (can(['’]|no)t|can not|could not|am unable|am not able|['’]m unable|won['’]t))",
@@ -44,9 +46,27 @@ _ANYWHERE = re.compile(
     rf"|(?:^|[.!?\n]\s*)\W*(?:but |however,? |unfortunately,? |sorry,? (?:but )?)?(?:i {_CANNOT} "
     rf"{_ANSWER}|{_UNABLE} {_ANSWER})"
     r"|(?:^|[.!?\n]\s*)\W*(?:i['’]m|i am|we['’]re) (?:very |really |so )?sorry,? (?:but|i|that i|"
-    r"as)\b|(?:^|[.!?\n]\s*)\W*i apologi[sz]e\b|(?:^|[.!?\n]\s*)\W*unfortunately,? i\b"
-    r"|\bplease (?:provide|upload|share|attach|send) (?:me )?(?:with )?(?:the|an?|your) (?:\w+ )?"
-    r"(?:image|picture|photo)|\bno image (?:was|has been|is) (?:provided|attached|uploaded)",
+    r"as)\b|(?:^|[.!?\n]\s*)\W*i apologi[sz]e\b|(?:^|[.!?\n]\s*)\W*unfortunately,? i\b",
+    re.IGNORECASE,
+)
+_PICTURE = r"(?:image|picture|photo(?:graph)?|attachment)s?\b"
+_UNSEEN = re.compile(
+    rf"\b(?:i (?:do not|don['’]t|did not|didn['’]t|{_CANNOT})|{_UNABLE}) (?:\w+ly )?(?:see|view|"
+    r"find|access|open|load|display|decode|receive|process) (?:any|an?|the|this|your|that)? ?"
+    rf"(?:\w+ ){{0,2}}{_PICTURE}"
+    rf"|\b(?:the|your|this|any) {_PICTURE} (?:you \w+ )?(?:did|has|have|was|were|is|does|could)"
+    r"(?: not|n['’]t) (?:\w+ ){0,4}(?:load|"
+    r"attach|upload|provided|render|display|received|come through|visible to me)"
+    rf"|{_PICTURE} (?:you \w+ )?(?:failed to|cannot be|could not be) (?:load|render|display|open)"
+    rf"|\bwithout (?:seeing|viewing|access to|being able to (?:see|view)) (?:the|an?|any|your) "
+    rf"(?:\w+ )?{_PICTURE}"
+    rf"|\bno {_PICTURE} (?:(?:was|were|has been|is) )?(?:provided|attached|uploaded|included|"
+    r"received)\b"
+    rf"|\b(?:which|that) (?:i {_CANNOT}|{_UNABLE}) (?:decode|view|see|open|access)\b"
+    rf"|\bi (?:do not|don['’]t) have (?:access to|the ability to \w+) (?:any |the )?{_PICTURE}"
+    rf"|\bplease (?:provide|upload|share|attach|send|re-?upload) (?:me )?(?:with )?"
+    rf"(?:the|an?|your) (?:\w+ )?{_PICTURE}"
+    r"|\bi(?: am|['’]m) (?:only |just )?an? text[- ](?:based|only)\b",
     re.IGNORECASE,
 )
 _SIGN = re.compile(r"^\W*sorry,? we\b", re.IGNORECASE)
@@ -67,7 +87,13 @@ def caption_fault(text: str, *, language: str = "en", checks: int = 2) -> str | 
     own = _unquoted(text)
     if is_refusal(own):
         return "refusal"
-    if is_looping(text) or repeats_locally(own) or has_long_loop(text) or repeats_sentences(own):
+    if (
+        repeats_marks(text)
+        or is_looping(text)
+        or repeats_locally(own)
+        or has_long_loop(text)
+        or repeats_sentences(own)
+    ):
         return "looping"
     return "wrong_language" if is_other_language(own, language) else None
 
@@ -88,7 +114,18 @@ def is_refusal(text: str) -> bool:
     >>> is_refusal("A cat. As an AI language model, I see no more."), is_refusal("A sorry sight.")
     (True, False)
     """
-    return bool((_FIRST.match(text) and not _SIGN.match(text)) or _ANYWHERE.search(text))
+    if _FIRST.match(text) and not _SIGN.match(text):
+        return True
+    return bool(_ANYWHERE.search(text)) or says_unseen(text)
+
+
+def says_unseen(text: str) -> bool:
+    """Return whether a model says that it was given no image, or could not read it.
+
+    >>> says_unseen("It seems the image did not load."), says_unseen("No image hangs on the wall.")
+    (True, False)
+    """
+    return bool(_UNSEEN.search(_unquoted(text)))
 
 
 def is_looping(text: str) -> bool:
@@ -141,6 +178,15 @@ def repeats_locally(text: str) -> bool:
         length >= (_FEWEST_SINGLE if size == 1 else max(_FEWEST_TIMES * size, _FEWEST_WORDS))
         for size, length in runs(unlike)
     )
+
+
+def repeats_marks(text: str) -> bool:
+    """Return whether one mark or empty lines are repeated without end, or at the end.
+
+    >>> repeats_marks("A dog." + " !" * 9), repeats_marks("A dog" + "\\n" * 12)
+    (True, True)
+    """
+    return bool(_MARKS.search(text))
 
 
 def has_long_loop(text: str) -> bool:

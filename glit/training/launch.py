@@ -21,6 +21,7 @@ from glit.training.config import TrainConfig
 from glit.training.log import METRICS
 from glit.training.loop import train
 from glit.training.result import TrainResult
+from glit.training.run_file import PATHS, anywhere
 from glit.training.validation import OpenMeasure
 
 
@@ -44,16 +45,12 @@ def train_on_ray(
     require("ray", needed_for="--ray-workers")
     from glit.executors.ray_train import run_processes
 
-    config = replace(
-        config,
-        validation=_anywhere(config.validation),
-        validation_classes=_anywhere(config.validation_classes),
-        also=tuple(map(_anywhere, config.also)),
-    )
+    paths = {name: anywhere(getattr(config, name)) for name in PATHS}
+    config = replace(config, **paths)
     settings = {
         "plugins": loaded(),  # first, so that a worker has them before it reads the rest
         "config": config,
-        "dataset": _anywhere(dataset),
+        "dataset": anywhere(dataset),
         "run": run.resolve(),
         "resume": resume,
         "open_measure": open_measure,
@@ -84,11 +81,6 @@ def train_on_ray(
         checkpoint=last,
         interrupted=step < logged["total_steps"],
     )
-
-
-def _anywhere(path: str) -> str:
-    """A path that means the same in another folder; empty where it is empty."""
-    return path if "://" in path or not path else str(Path(path).resolve())
 
 
 def _worker(settings: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,6 +36,9 @@ class JsonLines:
         Store(path.parent).write(path.name, "".join(line + "\n" for line in kept).encode())
         self.validated = {json.loads(line)["step"] for line in kept if VALIDATION in line}
         """Steps whose measurement is in the file."""
+        losses = [found["loss"] for line in kept if "loss" in (found := json.loads(line))]
+        self.last_loss: float = losses[-1] if losses else math.nan
+        """The newest that was in the file when it was opened."""
 
     def write(self, values: dict[str, float | int | str]) -> None:
         """Append one line."""

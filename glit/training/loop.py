@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -146,7 +147,8 @@ class _Run:
         if accelerator.is_main_process:
             if checkpoint:
                 self.checkpoints.mend(self.position)
-            self.log = JsonLines(run / METRICS, keep_until_step=self.position.step)
+            kept = self.position.step if checkpoint else -1  # a fresh run measures its start anew
+            self.log = JsonLines(run / METRICS, keep_until_step=kept)
             write_run_file(
                 run, config, self.loader.dataset, start=ingredients.start,
                 model=ingredients.model, num_threads=num_threads,
@@ -184,11 +186,17 @@ class _Run:
         return TrainResult(
             step=self.position.step,
             total_steps=self.total_steps,
-            loss=self.unseen.last_loss,
+            loss=self._last_loss(),
             checkpoint=self.checkpoints.folder / f"step-{self.position.step:08d}",
             interrupted=stopped,
             signum=interrupted.signum if stopped else 0,
         )
+
+    def _last_loss(self) -> float:
+        """The loss of the last batch; of a run that had ended before, the one in its log."""
+        if math.isfinite(self.unseen.last_loss) or self.log is None:
+            return self.unseen.last_loss
+        return self.log.last_loss
 
     def _steps_of_epoch(self) -> Iterator[tuple[list[Any], int]]:
         """Groups of batches that share an optimiser step, and the number of the batch after."""
@@ -209,6 +217,7 @@ class _Run:
         for parameters, highest in zip(self.optimizer.param_groups, self.rates, strict=True):
             parameters["lr"] = rate * (highest / config.lr)
         metrics: dict[str, torch.Tensor] = {}
+        sums: dict[str, torch.Tensor] = {}
         for index, parts in enumerate(group):
             on_device = [part.to(self.accelerator.device) for part in parts]
             metrics = run_step(
@@ -219,8 +228,11 @@ class _Run:
                 scale=1 / len(group),
                 last=index == len(group) - 1,
             )
+            for name, value in metrics.items():
+                sums[name] = sums.get(name, 0) + torch.as_tensor(value).detach()
             self.unseen.add("loss", metrics["loss"], self.position)
             self.samples += sum(part.num_valid for part in parts) * num_ranks()
+        metrics = {name: value / len(group) for name, value in sums.items()}
         metrics["grad_norm"] = self._clip_gradients()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -320,8 +332,12 @@ class _Run:
             self._validate()
         self.accelerator.wait_for_everyone()
         self.saved_step = self.position.step
-        if not self.accelerator.is_main_process:
-            return
+        if self.accelerator.is_main_process:
+            began = time.perf_counter()
+            self._write_checkpoint()
+            self.clock += time.perf_counter() - began
+
+    def _write_checkpoint(self) -> None:
         scaler = self.accelerator.scaler
         with self._as_saved() as raw:
             self.checkpoints.save(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch import nn
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.models.files import weights_hash
+from glit.models.weights import is_mini
 from glit.recipes.config import as_table, build_dataclass
 from glit.recipes.plugins import plugin_of, require_loaded
 from glit.recipes.toml_tables import load_table, overridden_tables, read_tables
@@ -35,6 +37,17 @@ MAY_CHANGE = {
     "trackers",
 }
 """Settings that a resumed run may change: how long it goes, how it is fed, and what it reports."""
+
+
+PATHS = ("model", "validation", "validation_classes", "also", "image_root")
+"""Settings that may be paths. Ray's workers run in another folder, so they get absolute ones."""
+
+
+def anywhere(path: Any) -> Any:
+    """A path, or several, that mean the same in another folder; names and addresses as they are."""
+    if not isinstance(path, str):
+        return tuple(map(anywhere, path))
+    return str(Path(path).resolve()) if os.path.exists(path) and not is_mini(path) else path
 
 
 def write_run_file(
@@ -194,9 +207,13 @@ def _refused(before: dict[str, Any], changes: dict[str, Any]) -> str:
     refused = {
         key: value
         for key, value in changes.items()
-        if key not in MAY_CHANGE and key in before and before[key] != value
+        if key not in MAY_CHANGE and key in before and not _is_same(key, before[key], value)
     }
     return ", ".join(f"train.{k} = {v!r} (run: {before[k]!r})" for k, v in refused.items())
+
+
+def _is_same(key: str, before: Any, value: Any) -> bool:
+    return before == value or (key in PATHS and anywhere(before) == anywhere(value))
 
 
 def threads_of(run: Path) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
@@ -18,6 +19,7 @@ from glit.dataset.row_checks import is_grounded_schema
 from glit.errors import DatasetError, InputError, RecipeError, WeightsError
 from glit.models.device import has_bfloat16, warn_if_slow
 from glit.models.tokenizer import TextTokenizer, tokenizer_hash
+from glit.runtime.cores import unused_allocation
 from glit.training.captions import check_captions
 from glit.training.checkpoint import read_module
 from glit.training.config import TrainConfig
@@ -77,6 +79,8 @@ def prepare(
         InputError: the dataset cannot feed this objective or batch size.
         WeightsError: the model's tokenizer is not the one the dataset's spans were made with.
     """
+    if rank == 0 and (told := unused_allocation()):
+        warnings.warn(told, stacklevel=2)
     objective = config.make_objective()
     start = find_model(config.model).folder
     refuse_own_encoders(start, config.model)
@@ -123,14 +127,26 @@ def prepare(
         pin_memory=pin_memory,
         processes=pin_memory and IS_SUPPORTED,
     )
+    model = TrainedModel(encoder, objective, module)
+    _to_own_memory(model)
     return Ingredients(
-        model=TrainedModel(encoder, objective, module),
+        model=model,
         objective=objective,
         loader=loader,
         tokenizer=tokenizer,
         start=start,
         preprocessing=Preprocessing(mean=found.mean, std=found.std, fit=config.image_fit),
     )
+
+
+def _to_own_memory(model: torch.nn.Module) -> None:
+    """Copy weights out of the file that they are mapped from.
+
+    In the file they begin at any byte, which depends on its header. Products with a batch of one
+    sample add up in another order then, so that a resumed run would differ in the last digit.
+    """
+    for weight in {*model.parameters(), *model.buffers()}:
+        weight.data = weight.data.clone()
 
 
 def _own_module(

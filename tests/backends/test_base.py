@@ -6,7 +6,10 @@ import pytest
 
 from glit.backends import base
 from glit.backends.base import Backend
+from glit.backends.grounders import GROUNDERS
+from glit.backends.proposers import PROPOSERS
 from glit.backends.protocols import MatcherConfig
+from glit.errors import RecipeError
 
 PLAIN = Backend(make=object)
 EVERYWHERE = Backend(make=object, auto_precision={})
@@ -42,3 +45,19 @@ def test_what_is_settled_is_not_decided_again(monkeypatch):
     monkeypatch.setattr(base, "best_device", lambda: "cuda")
     assert PLAIN.settled(planned) == planned
     assert PLAIN.settled(MatcherConfig()).device == "cuda"
+
+
+def test_a_library_that_computes_in_float32_is_not_recorded_otherwise():
+    for backend in (PROPOSERS["yolo"], GROUNDERS["ultralytics"]):
+        with pytest.warns(UserWarning, match="'float16' is ignored: its model computes in float32"):
+            settled = backend.settled(MatcherConfig(precision="float16"), "cuda")
+        assert settled.precision == "float32"
+        with pytest.raises(RecipeError, match="precision = 'int8'"):
+            backend.settled(MatcherConfig(precision="int8"), "cpu")
+
+
+def test_a_gpu_without_bfloat16_gets_float16_and_says_so(monkeypatch):
+    monkeypatch.setattr(base, "lacks_bfloat16", lambda device: device == "cuda")
+    with pytest.warns(UserWarning, match="this GPU has no bfloat16, so 'auto' is float16"):
+        settled = PLAIN.settled(MatcherConfig(), "cuda")
+    assert settled.precision == "float16" and PLAIN.settled(settled) == settled

@@ -7,6 +7,7 @@ import gc
 import gzip
 import json
 import time
+from contextlib import nullcontext
 
 import httpx
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from chat_server import Server, ok
 
 from glit.backends.captioners import CAPTIONERS, endpoint, http_exchange
+from glit.backends.captioners.endpoint import _proxy, reach
 from glit.backends.captioners.http_exchange import retry_after_s
 from glit.data.records import DropError
 from glit.errors import RecipeError, RunError, UserError
@@ -54,10 +56,21 @@ def refused(server, *answers, **options):
 
 
 @pytest.mark.parametrize(
+    ("reason", "cut"),
+    [("eos_token", False), ("eos", False), ("stop_sequence", False), ("end_turn", False),
+     ("STOP", False), ("FINISH_REASON_STOP", False), ("", True), (None, True),
+     ("MAX_TOKENS", True), ("max_tokens", True), ("model_length", True)],
+)  # fmt: skip
+def test_finish_reasons_of_other_servers(server, reason, cut):
+    found = ask(server, ok(HALF, reason))
+    assert (found.text, found.cut) == (HALF, cut)
+    assert ask(server, ok(HALF + ".", reason)).cut == (cut and bool(reason))
+
+
+@pytest.mark.parametrize(
     "bad",
     [
         ok(HALF, "abort"),
-        ok(HALF, None),
         ok(HALF, "tool_calls"),
         (200, {}, RATE),
         (200, {}, {"error": "overloaded"}),
@@ -277,3 +290,31 @@ def test_fields_that_are_keys_or_glits_own_are_refused(key):
             "captions-only",
             overrides=["caption.backend=endpoint", f"caption.request.{key}=x"],
         )
+
+
+def test_no_proxy_is_asked_for_this_machine(server, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://user:secret@127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert ask(server, ok("Whole.")).text == "Whole."
+
+
+def test_a_proxy_is_named_where_it_stands_between(server, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://user:secret@127.0.0.1:9")
+    config = CaptionConfig(backend="endpoint", model="m", endpoint="http://captions.example/v1")
+    with pytest.raises(UserError) as said:
+        reach(config)
+    assert "(through the proxy http://" in str(said.value) and "127.0.0.1:9)" in str(said.value)
+    assert "secret" not in str(said.value)
+    monkeypatch.setenv("no_proxy", "captions.example")
+    assert _proxy(config.endpoint) == ""
+
+
+@pytest.mark.parametrize(("status", "refused"), [(401, True), (403, False), (404, False)])
+def test_a_key_that_may_not_list_models_is_not_refused(server, status, refused):
+    server.models = status
+    config = CaptionConfig(backend="endpoint", model="m", endpoint=server.url)
+    with pytest.raises(UserError, match="the key is refused") if refused else nullcontext():
+        reach(config)

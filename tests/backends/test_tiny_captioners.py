@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
 import tiny_captioners
+from PIL import Image
 from tiny_captioners import KINDS, captioner, images
 
 from glit.models.weights import resolve
 from glit.planning.recipe import load_recipe
 from glit.stages.caption import CaptionStage
-from glit.text.thoughts import caption_in_json
+from glit.text.structured import caption_in_json
 
 if TYPE_CHECKING:
     from glit.stages.plan import Plan
@@ -41,6 +43,24 @@ def test_each_speaks_of_an_image_as_it_would_alone(folder, said, name):
     for image, answer in zip(images(), said[name], strict=True):
         assert model.caption([image], seeds=[0], temperature=0.0) == [answer]
         assert answer.cut and answer.text
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_a_start_token_is_written_once_as_by_transformers(folder, adds, tmp_path):
+    """The template of ``gemma4`` writes one; the tokenizer may put another before every text."""
+    if adds:
+        shutil.copytree(folder / "gemma4", tmp_path, dirs_exist_ok=True)
+        tiny_captioners.add_start(tmp_path, "<bos>")
+    model = captioner(tmp_path if adds else folder / "gemma4", "transformers")
+    picture = {"type": "image", "image": Image.fromarray(images()[0])}
+    content = [picture, {"type": "text", "text": tiny_captioners.PROMPT}]
+    wanted = model._processor.apply_chat_template(
+        [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=True,
+        return_dict=True, return_tensors="pt",
+    )["input_ids"][0].tolist()  # fmt: skip
+    found = model.prepare(images()[0])["input_ids"][0].tolist()
+    start = model._processor.tokenizer.convert_tokens_to_ids("<bos>")
+    assert (found, found.count(start)) == (wanted, 1)
 
 
 def test_the_template_is_asked_not_to_think(folder):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.captioners.token_probabilities import tokens_of_text
+from glit.backends.captioners.transformers_generate import TransformersCaptioner
 from glit.images import decode
 from glit.models.weights import resolve
 from glit.stages.caption import CaptionConfig
@@ -64,3 +67,9 @@ def test_pieces_that_do_not_make_up_the_text_have_no_probabilities(captioner):
     assert tokens_of_text(tokenizer, ids, logprobs, tokenizer.decode(ids)) is not None
     assert tokens_of_text(tokenizer, ids, logprobs, "A blue ring.") is None
     assert tokens_of_text(tokenizer, ids, [float("nan")] * len(ids), "A red ring.") is None
+
+
+def test_padding_behind_an_end_token_is_not_counted():
+    captioner = TransformersCaptioner.__new__(TransformersCaptioner)
+    captioner._model = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=[9, 8]))
+    assert [captioner._length(ids) for ids in ([1, 2, 9, 0, 0], [8], [1, 2])] == [2, 0, 2]

@@ -145,19 +145,20 @@ def test_a_working_folder_that_is_gone_is_told(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_terminal_that_is_closed_stops_as_sigterm_does(tmp_path):
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGUSR1"])
+def test_a_terminal_that_is_closed_and_slurm_stop_as_sigterm_does(name):
     """With the handlers of a build; under nohup it goes on."""
     script = (
         "import os, signal, sys, time\nfrom glit.cli import main as cli\n"
         "from glit.executors import open_executor\n"
         "def build():\n"
         "    with open_executor('local'):\n"
-        "        os.kill(os.getpid(), signal.SIGHUP)\n"
+        f"        os.kill(os.getpid(), signal.{name})\n"
         "        for _ in range(30): time.sleep(0.01)\n"
         "cli._run = build\ncli.main()\n"
     )
     for handler, code in (("SIG_DFL", 143), ("SIG_IGN", 0)):
-        before = f"import signal; signal.signal(signal.SIGHUP, signal.{handler})\n"
+        before = f"import signal; signal.signal(signal.{name}, signal.{handler})\n"
         words = [sys.executable, "-c", before + script]
         done = subprocess.run(words, capture_output=True, text=True)
         assert done.returncode == code, done.stderr

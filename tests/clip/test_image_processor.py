@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from transformers import AutoImageProcessor
 
+from glit.clip import crops
 from glit.clip.crops import cut_crops
 from glit.clip.image_processor import (
     CLIP_MEAN,
@@ -109,6 +110,30 @@ def test_images_as_transformers_prepares_them(tmp_path, values, size) -> None:
 def test_what_cannot_be_followed_is_refused(tmp_path, change, message) -> None:
     with pytest.raises(WeightsError, match=message):
         read_preprocessing(written(tmp_path, {**CLIP, **change}), side=SIDE)
+
+
+def test_keys_that_transformers_itself_drops_have_no_effect(tmp_path) -> None:
+    plain = read_preprocessing(written(tmp_path, CLIP), side=SIDE)
+    keys = {**CLIP, "_valid_processor_keys": ["images", "do_resize"]}
+    assert read_preprocessing(written(tmp_path, keys), side=SIDE) == plain
+
+
+@pytest.mark.parametrize(
+    ("fit", "box", "shape"),
+    [("resize", (3, 600), (1, 3, 600, 600)), ("resize", (300, 300), (1,)),
+     ("centre-crop", (600, 600), (1, 3, 600, 600)), ("centre-crop", (300, 600), (1,))],
+)  # fmt: skip
+def test_what_a_gpu_would_shrink_too_far_is_shrunk_on_the_cpu(monkeypatch, fit, box, shape) -> None:
+    """By more than 40 times: squeezed along one side, or in the middle square."""
+    sources = []
+    monkeypatch.setattr(crops, "upload_image", lambda *_: torch.ones(()))
+    monkeypatch.setattr(crops, "whole_pixel_boxes", lambda *_: [(0, 0, *box)])
+    monkeypatch.setattr(
+        crops, "_resized", lambda source, *_: sources.append(source) or torch.zeros(1, 3, 12, 12)
+    )
+    image = np.zeros((600, 600, 3), np.uint8)
+    cut_crops(image, np.zeros((1, 4)), Preprocessing(fit=fit), side=12, device="cpu")
+    assert [tuple(source.shape) for source in sources] == [shape]
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '"x"', "[" * 100_000])

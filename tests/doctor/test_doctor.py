@@ -7,6 +7,7 @@ import re
 import shutil
 from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -18,7 +19,7 @@ from glit.cli.main import app
 from glit.doctor import estimate as pace
 from glit.doctor import inputs, machine, packages, pilot
 from glit.doctor.estimate import Pace
-from glit.doctor.examine import build_recipes, examine
+from glit.doctor.examine import _only_scenes, build_recipes, examine
 from glit.doctor.inputs import look_at_images
 from glit.doctor.models import check_models, hub, models
 from glit.planning.recipe import load_recipe
@@ -262,3 +263,10 @@ def test_a_build_of_photographs_with_mini_models_is_not_approved(
     report = examine("mini", images=str(images), output=str(tmp_path))
     [said] = [each for each in report.findings if "procedural scenes alone" in each.found]
     assert ("0 of 3 images look like these" in said.found) == photographs == report.fails
+
+
+def test_a_model_is_not_mini_because_its_name_holds_the_word():
+    recipe = load_recipe("laptop", overrides=["caption.model=minicpm-v-4.6"])
+    seen = SimpleNamespace(decoded=[1, 2], scenes=0)
+    found = [SimpleNamespace(name=name) for name in ("minicpm-v-4.6", "yolos-small")]
+    assert _only_scenes(seen, found, recipe) == []

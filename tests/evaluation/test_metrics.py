@@ -177,3 +177,10 @@ def test_rank_of_the_first_patch_inside() -> None:
 def test_chance() -> None:
     found = chance(np.array([0, 1, 4]), num_patches=4, ks=[1, 4, 9])
     assert found == pytest.approx({1: (0 + 0.25 + 1) / 3, 4: 2 / 3, 9: 2 / 3})
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 4, 4096])
+def test_of_equal_scores_the_first_items_come_first_in_any_blocks(chunk) -> None:
+    query, gallery = as_embeddings([[0.5] * 6, [0.1, 0.9, 0.5, 0.5, 0.9, 0.5]])
+    found = best_items(query, gallery, k=3, chunk=chunk)
+    assert found.tolist() == [[0, 1, 2], [1, 4, 2]]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from dataclasses import dataclass
 
 import pytest
 
-from glit.executors.on_ray import RayExecutor
+from glit.errors import UserError
+from glit.executors.on_ray import RayExecutor, _short_folder
 from glit.executors.protocols import Job, Resources, Tally
 from tools.measure.made_up_ray import Clock, MadeUpCluster, replaced
 
@@ -66,3 +68,19 @@ def test_every_unit_is_done_once_whoever_dies(monkeypatch, lives_s):
     assert bool(lost["caption"]) == (lives_s < 1e9)
     busy, start, end = cluster.spans["caption"]
     assert busy <= 8 * (end - start)
+
+
+@pytest.mark.parametrize(
+    ("names", "moved"),
+    [({}, False), ({"TMPDIR": "/scratch/" + "a" * 27}, False), ({"TMPDIR": "/s/" + "a" * 34}, True),
+     ({"TMPDIR": "/s/" + "a" * 34, "RAY_TMPDIR": "/s"}, False)],
+)  # fmt: skip
+def test_sockets_fit_below_a_long_folder_for_temporary_files(monkeypatch, names, moved):
+    for name in ("TMPDIR", "RAY_TMPDIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    assert _short_folder() == ({"_temp_dir": f"/tmp/ray-{os.getuid()}"} if moved else {})
+    monkeypatch.setenv("RAY_TMPDIR", "/s/" + "a" * 34)
+    with pytest.raises(UserError, match="RAY_TMPDIR=.*name a shorter folder"):
+        _short_folder()

@@ -397,3 +397,15 @@ def test_flickr30k_entities_with_a_missing_picture(images, tmp_path):
     report = api.audit(tmp_path / "entities", images=images)
     assert report.format == "flickr30k-entities" and report.images == 3
     assert [(f.code, f.examples[0].name) for f in report.findings] == [("picture-missing", "1.png")]
+
+
+def test_what_a_model_left_in_a_caption_is_named(images, tmp_path):
+    texts = ["A dog.</s>", "A\u0120cat\u0120sits.", "<think>Hm</think>A cup.", "A <unk> car."]
+    lines = [{"image": f"{at}.png", "caption": text} for at, text in enumerate(texts)]
+    lines.append({"image": "4.png", "caption": "A house stands here."})
+    file = tmp_path / "captions.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    report = api.audit(file, images=images)
+    (found,) = [each for each in report.findings if each.code == "caption-garbled"]
+    assert [each.name for each in found.examples] == ["0.png", "1.png", "2.png", "3.png"]
+    assert found.examples[0].detail.startswith("further turns: ")

@@ -18,6 +18,8 @@ from glit.dataset.certificate import items_of
 from glit.errors import InputError, RecipeError, RunError
 from glit.label import judging_model
 from glit.label.audit_server import AuditQuestions
+from glit.label.judge import _LETTER
+from glit.text.answers import clean_answer
 from glit.verdicts.judged import read_judged
 from glit.verdicts.record import Said, append, read_audit
 
@@ -270,3 +272,14 @@ def test_the_command(built, dataset, tmp_path, run_glit):
 def test_the_side_that_a_recipe_gives_one_picture_does_not_shrink_two(words, side):
     words = ["caption.backend=vllm", "caption.model=m", *words]
     assert judging_model._config("laptop", words).max_image_side == side
+
+
+@pytest.mark.parametrize(
+    ("said", "letter"),
+    [("A", "A"), ("B.", "B"), ("**C**", "C"), ("A: the sentence is right", "A"), ("(D)", "D"),
+     ("B) it is", "B"), ("Answer: A", "A"), ("A\nBecause", "A"), ("<think>B</think>C", "C"),
+     ("A - right", "A"), ("A dog is in the red box.", None), ("A-frame.", None), ("Box", None)],
+)  # fmt: skip
+def test_an_article_is_no_letter(said, letter):
+    found = _LETTER.match(clean_answer(said).text)
+    assert (found and found[1]) == letter

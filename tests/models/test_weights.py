@@ -9,13 +9,17 @@ import huggingface_hub
 import pytest
 import torch
 from huggingface_hub import constants
+from safetensors.torch import load_file, save_file
+from transformers import CLIPModel
 
 from glit.cli.options import go_offline
-from glit.errors import MissingModelError, WeightsError
+from glit.errors import MissingModelError, RecipeError, WeightsError
 from glit.models import weights
-from glit.models.files import weight_files, weights_hash
+from glit.models.files import file_hash, weight_files, weights_hash
+from glit.models.pretrained import load_whole
 from glit.models.weights import LOCAL, Resolved, is_here, manifest, resolve, stated_licence
 from glit.recipes.resources import mini_model
+from glit.stages.caption import CaptionConfig
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -394,3 +398,62 @@ def test_the_licence_that_a_checkpoint_or_a_card_states_is_described_and_no_iden
     found = Resolved(name="own.pt", path=checkpoint, revision=LOCAL, sha256="0")
     assert found.identity()["licence"] == ""
     assert found.described()["licence"] == "AGPL-3.0"
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_an_empty_name_is_no_mini_model(name):
+    with pytest.raises(WeightsError, match="a model's name is empty; is a variable"):
+        resolve(name)
+    assert not weights.is_mini(name)
+    with pytest.raises(RecipeError, match=r"\[caption\] model: is empty; is a variable"):
+        CaptionConfig(model=name)
+
+
+@pytest.mark.parametrize("kept", ["", "0" * 63, "x" * 64, "\ufffd"])
+def test_a_remembered_hash_that_is_none_is_not_believed(tmp_path, monkeypatch, kept):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = tmp_path / "w.bin"
+    file.write_bytes(b"weights")
+    wanted = hashlib.sha256(b"weights").hexdigest()
+    assert file_hash(file) == wanted
+    (remembered,) = (tmp_path / "cache" / "glit" / "sha256").iterdir()
+    remembered.write_text(kept, encoding="utf-8")
+    assert (file_hash(file), remembered.read_text()) == (wanted, wanted)
+
+
+def test_further_chat_templates_are_part_of_a_model(copy):
+    before = resolve(str(copy)).sha256
+    (copy / "additional_chat_templates").mkdir()
+    template = copy / "additional_chat_templates" / "default.jinja"
+    found = [before]
+    for text in ("one", "two"):
+        template.write_text(text)
+        found.append(resolve(str(copy)).sha256)
+    assert len({*found}) == 3
+
+
+def test_an_adapter_is_named_and_a_wrapped_model_is_found(tmp_path):
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "org/clip"}')
+    with pytest.raises(WeightsError, match="is a PEFT adapter of org/clip, no whole model"):
+        resolve(str(adapter))
+    wrapped = tmp_path / "wrapped"
+    shutil.copytree(mini_model("matcher"), wrapped / "0_CLIPModel")
+    (wrapped / "modules.json").write_text("[]")
+    found = resolve(str(wrapped))
+    assert (found.path.name, found.sha256) == ("0_CLIPModel", resolve("mini-matcher").sha256)
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1)])
+def test_a_scale_that_is_a_list_of_one_is_read(tmp_path, capfd, shape):
+    folder = shutil.copytree(mini_model("matcher"), tmp_path / "m")
+    values = load_file(folder / "model.safetensors")
+    scale = values["logit_scale"]
+    save_file({**values, "logit_scale": scale.reshape(shape)}, folder / "model.safetensors")
+    model = load_whole(CLIPModel, folder)
+    assert model.logit_scale.shape == () and model.logit_scale.item() == scale.item()
+    assert "MISMATCH" not in "".join(capfd.readouterr())
+    save_file({**values, "logit_scale": torch.ones(2)}, folder / "model.safetensors")
+    with pytest.raises(WeightsError, match=r"logit_scale has the shape \[2\], a CLIPModel"):
+        load_whole(CLIPModel, folder)

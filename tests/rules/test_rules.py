@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -111,6 +113,33 @@ def test_dual_softmax_by_hand():
     rule = DualSoftmax(logit_scale=2, sharpness=float(np.log(2)) / 2)
     value = rule(scored([[1.0, 0.0], [0.0, 0.0]]), ()).value
     np.testing.assert_allclose(value, [[4 / 9, 1 / 6], [1 / 6, 1 / 4]], rtol=1e-7)
+
+
+@pytest.mark.parametrize("key", ["detector_bonus", "grounding_weight"])
+def test_bonuses_are_logits_before_the_softmax(key):
+    """Fifteen logits of cosines outweigh a bonus of one, and not one of twenty."""
+    scores, kinds = scored([[0.35, 0.20], [0.20, 0.20]], [0.0, 0.0]), regions("quadrant", "yolos")
+    scores = dataclasses.replace(scores, agreement=np.array([[0, 1]] * 2, np.float32))
+    for rule, wanted in ((DualSoftmax, [0, 1]), (Sinkhorn, [0, 0])):
+        values = [
+            rule(logit_scale=100, **{key: bonus})(scores, kinds).value for bonus in (1.0, 20.0)
+        ]
+        assert [value[0].argmax() for value in values] == wanted
+        assert max(value.max() for value in values) <= 1
+    closer = scored([[0.1, 0.3], [0.1, 0.1]], [0.3, 0.1])
+    closer = dataclasses.replace(closer, agreement=scores.agreement)
+    null = [Sinkhorn(logit_scale=40, **{key: bonus})(closer, kinds).null for bonus in (1.0, 4.0)]
+    assert [each[0] for each in null] == [True, False]
+
+
+def test_the_bonus_of_the_softmaxes_by_hand():
+    """Logits 1 and 0 with a bonus of 1 are 1 and 1; a bonus keeps the null column's chance."""
+    kinds = regions("quadrant", "yolos")
+    rule = DualSoftmax(logit_scale=1, sharpness=1.0, detector_bonus=1.0)
+    np.testing.assert_allclose(rule(scored([[1.0, 0.0]]), kinds).value, [[0.5, 0.5]], rtol=1e-6)
+    found = Sinkhorn(logit_scale=40, detector_bonus=1.0)
+    scores = scored([[0.2, 0.1], [0.9, 0.1]], [0.9, 0.1])
+    assert found(scores, kinds).null.tolist() == [True, False]
 
 
 def test_sinkhorn_gives_every_sentence_and_region_one_and_knows_null():

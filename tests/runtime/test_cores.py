@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from glit.executors import open_executor
 from glit.runtime import cores
 
 
@@ -40,3 +41,21 @@ def test_processes_of_a_machine_share_the_cores(machine, monkeypatch, ranks, wan
     monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
     assert cores.num_threads(-1) == wanted
     assert cores.num_threads(0) == 0 and cores.num_threads(5) == 5
+
+
+@pytest.mark.parametrize(
+    ("job", "tasks", "wanted"),
+    [("16(x2)", "1", "8 of the job's 16 cores; start it with srun --cpus-per-task=16"),
+     ("16", "2(x2)", ""), ("8", "1", ""), ("", "1", ""), ("32,16", "2", "--cpus-per-task=16")],
+)  # fmt: skip
+def test_a_step_of_slurm_with_fewer_cores_than_its_job(machine, monkeypatch, job, tasks, wanted):
+    monkeypatch.setenv("SLURM_JOB_CPUS_PER_NODE", job)
+    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", tasks)
+    told = cores.unused_allocation()
+    assert wanted in told and bool(told) == bool(wanted)
+
+
+def test_a_build_tells_of_it(machine, monkeypatch):
+    monkeypatch.setattr("glit.executors.unused_allocation", lambda: "Slurm gave this process 1")
+    with pytest.warns(UserWarning, match="Slurm gave this process 1"), open_executor("local"):
+        pass

@@ -6,7 +6,7 @@ from building import json_lines
 
 from glit.backends.protocols import RawCaption
 from glit.data.records import Drop, Sample, Token
-from glit.errors import RecipeError
+from glit.errors import RecipeError, UserError
 from glit.stages.caption import (
     CaptionConfig,
     WriteCaptions,
@@ -147,8 +147,13 @@ def test_a_cut_caption_ends_at_its_last_whole_sentence_and_says_so():
     assert (sample.caption.text, sample.caption.trimmed) == ("A dog runs.", True)
 
 
-def test_trimming_without_a_whole_sentence_changes_nothing():
-    assert trim_to_sentence("A cat sl", make_splitter("sentencex", "en")) == "A cat sl"
+def test_a_caption_cut_in_its_first_sentence_is_none():
+    splitter = make_splitter("sentencex", "en")
+    assert trim_to_sentence("A cat sl", splitter) == ""
+    assert trim_to_sentence("- a cat\n- a dog\n- a gr", splitter) == "- a cat\n- a dog"
+    (drop,), _ = run({1: (said("A cat sl", cut=True),) * 2})
+    assert (drop.reason, drop.attempt) == ("empty_caption", 1)
+    assert "raise caption.max_tokens" in drop.message
 
 
 @pytest.mark.parametrize(
@@ -183,3 +188,34 @@ def test_writing_without_spaces_is_no_loop_unless_it_repeats():
 def test_options_of_the_endpoint_that_cannot_be(key, value):
     with pytest.raises(RecipeError, match=rf"\[caption\] {key}: found"):
         CaptionConfig(**{key: value})
+
+
+def test_what_answers_carry_is_cut_and_what_is_lost_is_a_drop():
+    (sample,), _ = run({1: (said(f"<|own|>{GOOD.text}</s>"), None)})
+    assert sample.caption.text == GOOD.text
+    (drop,), captioner = run({1: (said("A <unk> dog runs."),) * 2})
+    assert (drop.reason, drop.attempt) == ("garbled_caption", 1)
+    assert len(captioner.calls) == 2
+    (drop,), _ = run({1: (said(GOOD.text + "\n" * 40),) * 2})
+    assert drop.reason == "looping"
+
+
+def test_probabilities_are_those_of_the_caption_not_of_a_thought():
+    thought = f"<think>{GOOD.text}</think>"
+    tokens = (
+        Token(char_end=len(thought), logprob=-9.0),
+        Token(char_end=len(thought) + len(GOOD.text), logprob=-1.0),
+    )
+    raw = RawCaption(text=thought + GOOD.text, cut=False, tokens=tokens)
+    (sample,), _ = run({1: (raw, None)})
+    assert sample.caption.tokens == (Token(char_end=len(GOOD.text), logprob=-1.0),)
+
+
+def test_a_model_that_sees_no_image_stops_the_build():
+    unseen = said("I don't see any image attached.")
+    with pytest.raises(UserError, match="its first 3 answers say that no image came"):
+        run(dict.fromkeys(range(1, 5), (unseen, unseen)))
+    outcomes, _ = run({1: (unseen, unseen), 2: (GOOD, None), 3: (unseen,) * 2, 4: (unseen,) * 2})
+    assert [getattr(each, "reason", "") for each in outcomes] == [
+        "refusal", "", "refusal", "refusal",
+    ]  # fmt: skip

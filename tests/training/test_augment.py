@@ -54,6 +54,13 @@ def test_a_box_holds_the_same_pixels_as_before(seed) -> None:
         ("A left-handed cup.", False),
         ("The wheel turns Counter-clockwise.", False),
         ('A sign that reads "STOP".', False),
+        ("A sign that says 'STOP'.", False),
+        ("A door with ‘Open’ on it.", False),
+        ("Links steht ein Hund.", False),
+        ("Un perro a la izquierda.", False),
+        ("画面左侧有一只狗。", False),
+        ("Собака слева.", False),
+        ("The dog's ball lies on the boys' lawn.", True),
         ("A bright leftover on an upright plate.", True),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ import accelerate
 import cpu_only
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoProcessor, CLIPModel
 
 from glit.clip.position import read_position
@@ -25,6 +26,7 @@ from glit.training.config import TrainConfig
 from glit.training.log import numbers
 from glit.training.loop import train
 from glit.training.schedule import total_steps
+from glit.training.setup import prepare
 
 
 def config(tiny_clip: Path, **changes) -> TrainConfig:
@@ -412,3 +414,64 @@ def long_caption(index: int, row) -> None:
 def test_figures_of_an_objective_may_be_plain_numbers() -> None:
     assert numbers([torch.tensor([1.5]), 2.0, 3]) == [1.5, 2.0, 3.0]
     assert numbers([2.0, torch.tensor(1.5, dtype=torch.float64)]) == [2.0, 1.5]
+
+
+def test_weights_lie_where_they_would_in_a_run_that_was_never_stopped(
+    tiny_clip, plain, tmp_path
+) -> None:
+    """A file has them at any byte; products with one sample add up by it in another order."""
+    dataset, run = plain
+    checkpoint = shutil.copytree(model_of_run(run).folder, tmp_path / "step")
+    file = checkpoint / "model.safetensors"
+    save_file(load_file(file), file, metadata={"format": "pt", "pad": "x" * 20})
+    found = prepare(config(tiny_clip), dataset, checkpoint=checkpoint)
+    with contextlib.closing(found.loader):
+        assert {weight.data_ptr() % 64 for weight in found.model.parameters()} == {0}
+
+
+def test_a_finished_run_that_is_resumed_knows_its_loss(tiny_clip, plain, tmp_path) -> None:
+    dataset, run = plain
+    again = shutil.copytree(run, tmp_path / "run", symlinks=True)
+    result = train(config(tiny_clip, epochs=1), dataset, again, resume=True)
+    assert (result.step, result.loss) == (2, lines(run)[-1]["loss"])
+
+
+def test_the_loss_of_an_accumulated_step_is_that_of_all_its_batches(
+    tiny_clip, plain, tmp_path
+) -> None:
+    dataset, _ = plain
+    still = {"lr": 1e-30, "epochs": 1, "warmup_steps": 0}
+    train(config(tiny_clip, **still), dataset, tmp_path / "one")
+    train(config(tiny_clip, **still, accumulation_steps=2), dataset, tmp_path / "two")
+    apart = [line["loss"] for line in lines(tmp_path / "one")]
+    (together,) = [line["loss"] for line in lines(tmp_path / "two")]
+    assert len(apart) == 2 and together == pytest.approx(sum(apart) / 2, rel=1e-4)
+
+
+def test_a_fresh_run_keeps_no_line_of_one_that_was_killed_before(tiny_clip, plain, tmp_path):
+    dataset, run = plain[0], tmp_path / "run"
+    run.mkdir()
+    (run / "metrics.jsonl").write_text('{"step": 0, "validation_score": 0.5}\n')
+    train(config(tiny_clip, epochs=1), dataset, run)
+    assert [line["step"] for line in lines(run)] == [1, 2]
+
+
+def test_rates_are_those_of_learning_and_not_of_checkpoints(
+    tiny_clip, plain, tmp_path, monkeypatch
+):
+    clock = [0.0]
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: clock[0])
+    step, save = loop._Run._step, loop.Checkpoints.save
+
+    def slow_step(self, group) -> None:
+        clock[0] += 2.0
+        step(self, group)
+
+    def slow_save(self, *parts, **named):
+        clock[0] += 1000.0
+        return save(self, *parts, **named)
+
+    monkeypatch.setattr(loop._Run, "_step", slow_step)
+    monkeypatch.setattr(loop.Checkpoints, "save", slow_save)
+    train(config(tiny_clip, epochs=1, checkpoint_every=1), plain[0], tmp_path / "run")
+    assert [line["steps_per_s"] for line in lines(tmp_path / "run")] == [0.5, 0.5]

@@ -13,7 +13,13 @@ from glit.planning.recipe import known_tables
 from glit.training.config import TrainConfig
 from glit.training.loop import train
 from glit.training.objectives.fast_goal import FastGoal
-from glit.training.run_file import config_of, settings, trained_parameters
+from glit.training.run_file import (
+    _refused,
+    anywhere,
+    config_of,
+    settings,
+    trained_parameters,
+)
 
 
 def config(tiny_clip, **changes) -> TrainConfig:
@@ -125,3 +131,18 @@ def test_a_run_of_an_earlier_glit_did_not_count_its_parameters(run) -> None:
     del kept["parameters"]
     (run / "run.json").write_text(json.dumps(kept))
     assert trained_parameters(run) == "parameters not counted"
+
+
+def test_a_path_of_another_spelling_is_the_same_setting(tmp_path, monkeypatch):
+    """Ray's workers get absolute paths; the run that goes on without Ray has relative ones."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kept").mkdir()
+    assert anywhere("kept") == str(tmp_path / "kept") and anywhere(("kept",)) == (anywhere("kept"),)
+    assert [anywhere(name) for name in ("", "org/model", "s3://bucket/x")] == [
+        "", "org/model", "s3://bucket/x",
+    ]  # fmt: skip
+    (tmp_path / "mini-clip").mkdir()
+    assert anywhere("mini-matcher") == "mini-matcher"
+    before = {"validation": "kept", "also": ["kept"], "lr": 1.0}
+    assert _refused(before, {"validation": anywhere("kept"), "also": [anywhere("kept")]}) == ""
+    assert "train.validation" in _refused(before, {"validation": str(tmp_path)})

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 from glit.backends.protocols import Meter, RawCaption
 from glit.images import Pixels
-from glit.text.thoughts import Keys
+from glit.text.structured import Keys
 
 Out = TypeVar("Out")
 

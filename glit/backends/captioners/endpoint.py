@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import io
+import ipaddress
 import os
 import random
 import threading
 import time
+import urllib.request
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -35,7 +37,7 @@ from glit.errors import RunError, UserError, cut, first_line
 from glit.images import Pixels
 from glit.masking import remember, remember_address, without_secrets
 from glit.models.weights import Resolved
-from glit.text.thoughts import CAPTION, json_schema
+from glit.text.structured import CAPTION, json_schema
 
 _BUSY = {429, 503, 529}
 """The server says itself that it will be well again."""
@@ -229,7 +231,7 @@ def _caption(answer: dict[str, Any], config: WriterConfig) -> RawCaption:
     if text is None:
         said = cut(repr(message["content"]))
         raise DropError("", f"the answer's content is {said}, want a text")
-    is_at_limit = is_cut(choices[0].get("finish_reason"))
+    is_at_limit = is_cut(choices[0].get("finish_reason"), text)
     if text.strip():
         return RawCaption(text=text, cut=is_at_limit)
     if isinstance(refusal := message.get("refusal"), str) and refusal:
@@ -264,7 +266,31 @@ def _text(content: Any) -> str | None:
 
 
 def _where(config: WriterConfig) -> str:
-    return f"{config.table} endpoint {without_secrets(config.endpoint)}"
+    proxy = _proxy(config.endpoint)
+    through = f" (through the proxy {without_secrets(proxy)})" if proxy else ""
+    return f"{config.table} endpoint {without_secrets(config.endpoint)}{through}"
+
+
+def _proxy(address: str) -> str:
+    """The proxy of the environment that an address is reached through; empty for none."""
+    try:
+        url = httpx.URL(address)
+    except httpx.InvalidURL:
+        return ""
+    if _is_loopback(url.host) or urllib.request.proxy_bypass(f"{url.host}:{url.port or ''}"):
+        return ""
+    proxies = urllib.request.getproxies()
+    return proxies.get(url.scheme) or proxies.get("all") or ""
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, which no proxy reaches."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _client(config: WriterConfig) -> httpx.Client:
@@ -284,6 +310,7 @@ def _client(config: WriterConfig) -> httpx.Client:
             base_url=config.endpoint.rstrip("/"),
             headers=headers,
             limits=httpx.Limits(max_connections=config.batch_size),
+            trust_env=not _is_loopback(httpx.URL(config.endpoint).host),
         )
     except (httpx.InvalidURL, ValueError) as error:
         raise UserError(
@@ -309,7 +336,7 @@ def reach(config: WriterConfig) -> None:
             ) from error
         except (TooLongError, BrokenAnswerError):
             return
-    if answer.status in (401, 403):
+    if answer.status == 401:  # with 403 a key may only be kept from listing models
         raise UserError(
             f"{where}: HTTP {answer.status}, the key is refused; check "
             f"${config.api_key_env} (the server says: {answer.words()})"

@@ -20,6 +20,7 @@ from glit.models.device import pick_device, torch_dtype
 from glit.models.pretrained import as_weights_error, load_whole
 from glit.models.weights import Resolved
 from glit.recipes.extras import require
+from glit.text.answers import control_tokens
 
 
 class TransformersCaptioner:
@@ -62,6 +63,7 @@ class TransformersCaptioner:
         self._size = limited_size(model, config.max_image_side)
         self._sampling = set_by_recipe(config)  # generate reads the model's own by itself
         self._text = self._asked(prompt)
+        self._control_tokens = control_tokens(self._processor.tokenizer)
         self.meter = Meter()
 
     def asking(self, prompt: str) -> TransformersCaptioner:
@@ -108,10 +110,15 @@ class TransformersCaptioner:
         return [result[index] for index in range(len(images))]
 
     def prepare(self, image: Pixels) -> dict[str, Any]:
-        """The model's input for the prompt and one image, with a batch dimension of 1."""
+        """The model's input for the prompt and one image, with a batch dimension of 1.
+
+        Where the chat template writes the start token, the tokenizer adds no second one.
+        """
+        start = self._processor.tokenizer.bos_token
         return self._processor(
-            images=Image.fromarray(image), text=self._text, return_tensors="pt", **self._size
-        )
+            images=Image.fromarray(image), text=self._text, return_tensors="pt", **self._size,
+            **({"add_special_tokens": False} if start and self._text.startswith(start) else {}),
+        )  # fmt: skip
 
     def joined(self, inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """A batch of inputs of equal shapes."""
@@ -135,17 +142,24 @@ class TransformersCaptioner:
                 **(sampling if temperature > 0 else greedy),
             )
             logprobs = watch.finish(tokens[:, -1])
-        self.meter.add(tokens=tokens.numel())
+        asked = moved["input_ids"].numel()
         new = tokens[:, moved["input_ids"].shape[1] :].tolist()
+        self.meter.add(tokens=asked + sum(min(self._length(ids) + 1, len(ids)) for ids in new))
         return [self._read(*row) for row in zip(new, logprobs, strict=True)]
 
-    def _read(self, ids: list[int], logprobs: list[float]) -> RawCaption:
+    def _length(self, ids: list[int]) -> int:
+        """Number of tokens before the first end token; what follows it is padding."""
         ends = self._model.generation_config.eos_token_id
         stop = set(ends if isinstance(ends, list) else [ends])
-        length = next((at for at, token in enumerate(ids) if token in stop), len(ids))
+        return next((at for at, token in enumerate(ids) if token in stop), len(ids))
+
+    def _read(self, ids: list[int], logprobs: list[float]) -> RawCaption:
+        length = self._length(ids)
         text = self._processor.tokenizer.decode(ids, skip_special_tokens=True)
         tokens = tokens_of_text(self._processor.tokenizer, ids[:length], logprobs[:length], text)
-        return RawCaption(text=text, cut=length == len(ids), tokens=tokens)
+        return RawCaption(
+            text=text, cut=length == len(ids), tokens=tokens, control_tokens=self._control_tokens
+        )
 
 
 def _check(config: CaptionerConfig, model: Resolved | None) -> None:

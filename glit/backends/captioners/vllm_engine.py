@@ -37,7 +37,8 @@ from glit.models.pretrained import as_weights_error
 from glit.models.weights import Resolved
 from glit.recipes.config import RecipeTable, require_value, speed_only
 from glit.recipes.extras import require
-from glit.text.thoughts import CAPTION, json_pattern
+from glit.text.answers import control_tokens
+from glit.text.structured import CAPTION, json_pattern
 
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine lives and dies with its worker
@@ -103,6 +104,7 @@ class VllmCaptioner(ContinuousBase):
         except (RuntimeError, ValueError, OSError) as error:
             said = " ".join(str(error).split())[:_LONGEST_REASON] or repr(error)
             raise RunError(f"vLLM cannot start with model {model.name!r}: {said}") from error
+        self._control_tokens = control_tokens(self._llm.get_tokenizer())
         self._unprepared = threading.BoundedSemaphore(_UNPREPARED)
         self._threads = ThreadPoolExecutor(_PREPARING, thread_name_prefix="captions")
         self._steps = _Steps(self._llm.llm_engine)
@@ -155,12 +157,14 @@ class VllmCaptioner(ContinuousBase):
 
     def _read(self, output: Any) -> RawCaption:
         answer = output.outputs[0]
-        at_limit = is_cut(answer.finish_reason)
+        at_limit = is_cut(answer.finish_reason, answer.text)
         ids = list(answer.token_ids)
         self.meter.add(tokens=len(output.prompt_token_ids or ()) + len(ids))
         logprobs = [step[token].logprob for token, step in zip(ids, answer.logprobs, strict=True)]
         tokens = tokens_of_text(self._llm.get_tokenizer(), ids, logprobs, answer.text)
-        return RawCaption(text=answer.text, cut=at_limit, tokens=tokens)
+        return RawCaption(
+            text=answer.text, cut=at_limit, tokens=tokens, control_tokens=self._control_tokens
+        )
 
 
 _Coming = tuple[Future[tuple[Any, Any]], Future[Any]]

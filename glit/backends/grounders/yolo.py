@@ -152,7 +152,7 @@ def _check(config: GrounderConfig, model: Resolved | None) -> None:
 ULTRALYTICS = Backend(
     make=UltralyticsGrounder,
     check=_check,
-    auto_precision={},
+    float32_only=True,
     extras=("yolo", "phrases"),
     gpu_bytes=6 << 30,
     options=UltralyticsOptions,

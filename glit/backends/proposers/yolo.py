@@ -39,7 +39,8 @@ class YoloDetector:
             for start in range(0, len(indices), self._config.batch_size):
                 batch = indices[start : start + self._config.batch_size]
                 for index, result in zip(batch, self._predict(images, batch), strict=True):
-                    boxes = result.boxes.cpu().numpy()
+                    turned = result.obb is not None  # boxes around them
+                    boxes = (result.obb if turned else result.boxes).cpu().numpy()
                     labels = [str(result.names[int(label)]) for label in boxes.cls]
                     found[index] = make_regions(
                         boxes.xyxy,
@@ -66,7 +67,6 @@ def _check(config: ProposerConfig, model: Resolved | None) -> None:
     check_checkpoint(model, allow_pickle=config.allow_pickle, table="propose", backend=_NAME)
 
 
-# ultralytics computes in float32 on every device by default
 YOLO = Backend(
-    make=YoloDetector, auto_precision={}, gpu_bytes=6 << 30, check=_check, extras=("yolo",)
+    make=YoloDetector, float32_only=True, gpu_bytes=6 << 30, check=_check, extras=("yolo",)
 )

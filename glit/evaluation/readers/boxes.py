@@ -14,7 +14,7 @@ from glit.data.geometry import iou
 from glit.data.json_files import load_json
 from glit.errors import InputError
 from glit.evaluation.encode import Box
-from glit.evaluation.questions import ImagePart, Question
+from glit.evaluation.questions import ImagePart, Question, of_first_images
 from glit.evaluation.readers.questions import xyxy
 from glit.published.files import check_place, chosen_parts, plain_pickle
 from glit.published.label_exports import coco_file_name
@@ -58,7 +58,7 @@ def class_boxes(annotations: Path, *, images: Path | None, limit: int = 0) -> Cl
             for box in values["annotations"]
             if not box.get("iscrowd") and 0 not in box["bbox"][2:]
         ]
-        found = sorted(found)[: limit or None]
+        found = [*of_first_images(sorted(found), limit, lambda each: each[0])]
         parts: list[ImagePart] = [(path, sizes.box(path, box)) for path, box, _ in found]
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise InputError(
@@ -84,7 +84,7 @@ def expressions(
         annotations: the folder, or the file of expressions in it.
         images: folder of COCO's train2014.
         split: parts, several joined by ``+``; default ``val``.
-        limit: only the first expressions, 0 for all.
+        limit: only the expressions of the first images, 0 for all.
 
     Raises:
         InputError: files are missing or not of that layout, or there is no such part.
@@ -119,17 +119,13 @@ def expressions(
                 found.append(
                     Question(parts=candidates, texts=(sentence["sent"],), right=right, kind="")
                 )
-                if len(found) == limit:
-                    break
-            if len(found) == limit > 0:
-                break
     except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError) as error:
         raise InputError(
             f"{files[0]}: not RefCOCO's files as published ({type(error).__name__}: {error}); see "
             "docs/evaluation.md for the layout"
         ) from error
     sizes.warn(folder / "instances.json")
-    return found
+    return [*of_first_images(found, limit, lambda each: each.parts[0][0])]
 
 
 def _names(category: dict[str, Any]) -> tuple[str, ...]:

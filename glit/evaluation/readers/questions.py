@@ -10,13 +10,12 @@ import ast
 import contextlib
 import csv
 from collections.abc import Callable, Generator
-from itertools import islice
 from pathlib import Path
 
 from glit.data.frames import xywh_corners
 from glit.data.json_files import json_lines, load_json
 from glit.errors import InputError
-from glit.evaluation.questions import Question
+from glit.evaluation.questions import Question, of_first_images
 from glit.published.files import check_place, with_suffix
 from glit.published.stated_sizes import StatedSizes
 
@@ -137,7 +136,7 @@ def read_questions(
         name: one of READERS.
         annotations: a file as published, or the folder of several.
         images: folder of the images.
-        limit: only the first questions of each file, 0 for all.
+        limit: only the questions about the first images of each file, 0 for all.
 
     Raises:
         InputError: it is not of that format, or there is none.
@@ -149,7 +148,7 @@ def read_questions(
         try:
             folder = images or file.parent / beside
             with contextlib.closing(reader(file, folder)) as asked:
-                some = list(islice(asked, limit or None))
+                some = [*of_first_images(asked, limit, lambda each: each.parts[0][0])]
             for path in {path for question in some for path, _ in question.parts}:
                 check_place(path, folder)
             found += some

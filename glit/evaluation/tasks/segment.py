@@ -30,7 +30,13 @@ _COSINES_AT_ONCE = 1 << 24
 def open_segments(
     dataset: str, config: EvaluateConfig, *, kind: str, images: Path | None, split: str | None
 ) -> LabelMaps:
-    """Open a folder with label maps and their images."""
+    """Open a folder with label maps and their images.
+
+    Raises:
+        InputError: ``images`` is given: these layouts have their images beside the label maps.
+    """
+    if images is not None:
+        raise InputError(f"--images: the folder of --format {kind} holds its images; leave it out")
     return open_label_maps(kind, Path(dataset), split=split, limit=config.limit)
 
 

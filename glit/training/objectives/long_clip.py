@@ -3,8 +3,6 @@
 L = CE(image, long caption) + CE(image', short caption)
 
 CE is CLIP's symmetric cross-entropy with label smoothing 0.1; image' is the image embedding rebuilt
-from glit.plain import limited
-from glit.plain import limited
 from its 32 leading principal components over the batch ("primary component matching", Long-CLIP
 section 3.3 of Zhang et al. 2024), neither centred nor normalised again. Details that the paper
 leaves open (smoothing, weights 1 : 1, what is short) are those of its published code.

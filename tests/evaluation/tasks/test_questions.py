@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import pickle
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,8 +29,9 @@ from evaluating import CONFIG, config
 from glit.errors import InputError, RecipeError
 from glit.evaluation.boxes import embed_pictures
 from glit.evaluation.collection import Text
+from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
-from glit.evaluation.questions import Question, QuestionImages, Questions
+from glit.evaluation.questions import Question, QuestionImages, Questions, of_first_images
 from glit.evaluation.readers.boxes import class_boxes, expressions
 from glit.evaluation.readers.questions import READERS, read_questions
 from glit.evaluation.run import evaluate
@@ -336,3 +339,33 @@ def test_equal_boxes_have_equal_embeddings_either_way(tiny_clip, tmp_path) -> No
     assert torch.allclose(found[0], found[1], atol=1e-6)
     assert torch.allclose(found.norm(dim=1), torch.ones(2))
     assert F.cosine_similarity(found[:1], found[1:]).item() == pytest.approx(1)
+
+
+def test_a_limit_counts_images_and_not_boxes() -> None:
+    asked = [(Path("a"), 1), (Path("b"), 2), (Path("a"), 3), (Path("c"), 4), (Path("b"), 5)]
+    for limit, wanted in ((0, [1, 2, 3, 4, 5]), (1, [1, 3]), (2, [1, 2, 3, 5])):
+        found = of_first_images(asked, limit, lambda each: each[0])
+        assert [number for _, number in found] == wanted
+
+
+def test_an_image_that_is_being_decoded_is_waited_for(tmp_path, monkeypatch) -> None:
+    """Or else eight threads would all decode it."""
+    noise(tmp_path / "a.png")
+    images = QuestionImages("x", [tmp_path / "a.png"])
+    seen = []
+    decode = images._decode
+
+    def noted(index: int):
+        seen.append(images._locks[index].locked())
+        return decode(index)
+
+    monkeypatch.setattr(images, "_decoded", cache(noted))
+    assert images.pixels(0) is images.pixels(0)
+    assert seen == [True] and not images._locks[0].locked()
+
+
+def test_another_scorers_options_are_refused() -> None:
+    settings = EvaluateConfig(scorer="sentence-patches", options=SentencePatches(window=5))
+    assert settings.make_scorer() == SentencePatches(window=5)
+    with pytest.raises(RecipeError, match="options are of SentencePatches, not of evaluate.scorer"):
+        replace(settings, scorer="cosine").make_scorer()

@@ -199,3 +199,24 @@ def test_a_dataset_with_negatives(scenes, tiny_clip, tmp_path) -> None:
     )
     with pytest.raises(InputError, match=r"no false sentences; build it with .*negatives.enabled"):
         read_false_sentences(tmp_path / "plain", collection, seed=1)
+
+
+def test_names_are_found_by_the_file_name_alone_either_way(tmp_path) -> None:
+    collection = three_images()
+    collection.names = ["a/0.jpg", "a/1.jpg", "b/2.jpg"]
+    path = tmp_path / "false.jsonl"
+    names = ("0.jpg", "x/1.jpg", "b/2.jpg")
+    path.write_text("".join(f'{{"image": "{each}", "sentence": "No."}}\n' for each in names))
+    found = read_false_sentences(path, collection, seed=0)
+    assert found == {"": {0: "No.", 1: "No.", 2: "No."}}
+    collection.names = ["a/0.jpg", "b/0.jpg", "b/2.jpg"]
+    with pytest.raises(InputError, match="tells of image '0.jpg', which"):
+        read_false_sentences(path, collection, seed=0)
+
+
+def test_a_sentence_that_is_true_of_the_image_is_not_drawn() -> None:
+    collection = three_images()
+    collection.captions = [("A dog.",)] * 3
+    collection.sentences = lambda index: [[(0, 6)]]
+    with pytest.raises(InputError, match="is false of it, since its own captions hold them all"):
+        drawn(collection, seed=0)

@@ -13,11 +13,12 @@ from annotations import labels, noise, voc_folder
 from evaluating import CONFIG, config
 
 from glit.errors import InputError
+from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
 from glit.evaluation.label_maps import IGNORED, open_label_maps
 from glit.evaluation.run import evaluate
 from glit.evaluation.tasks.classify import class_vectors
-from glit.evaluation.tasks.segment import classes_of_pixels, confusion, means
+from glit.evaluation.tasks.segment import classes_of_pixels, confusion, means, open_segments
 
 
 @pytest.fixture
@@ -95,3 +96,9 @@ def test_labels_that_cannot_be_used(voc, tiny_clip) -> None:
         open_label_maps("voc", voc, split=None)
     with pytest.raises(InputError, match="not voc as published"):
         open_label_maps("voc", voc, split="test")
+
+
+@pytest.mark.parametrize("kind", ["voc", "ade20k"])
+def test_a_folder_of_images_is_not_passed_over(tmp_path, kind) -> None:
+    with pytest.raises(InputError, match=f"--format {kind} holds its images; leave it out"):
+        open_segments(str(tmp_path), EvaluateConfig(), kind=kind, images=tmp_path, split=None)

@@ -1,40 +1,23 @@
-"""Remove what stands around an answer and is no part of it: thoughts, and JSON."""
+"""Schemas of JSON answers of models, and the texts of such answers."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-_ENDS = ("</think>", "</thinking>", "[/THINK]", "◁/think▷", "<channel|>")
-_STARTS = ("<think>", "<thinking>", "[THINK]", "◁think▷", "<|channel>thought")
-_END = re.compile("|".join(map(re.escape, _ENDS)))
-_START = re.compile(rf"\s*(?:{'|'.join(map(re.escape, _STARTS))})")
-
-
-def without_thoughts(text: str) -> str:
-    """The text after the last thought; empty where the token limit cut the thought itself.
-
-    Templates may open the thought in the prompt, so that only its end is in the text.
-
-    >>> without_thoughts("<think>A cat?</think> A cat."), without_thoughts("A cat? </think>Two.")
-    (' A cat.', 'Two.')
-    >>> without_thoughts("<think>Let me look"), without_thoughts("A cat.")
-    ('', 'A cat.')
-    """
-    answer = _END.split(text)[-1]
-    return "" if _START.match(answer) else answer
-
+from glit.text.answers import CleanAnswer, clean_answer, without_thoughts
 
 CAPTION = ("caption",)
 """The keys of a structured caption."""
 _CHARACTER = r'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])'
 _ESCAPE = r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
 _STRING = re.compile(
-    rf'\s*\{{\s*"caption"\s*:\s*"((?:[^"\\]|{_ESCAPE})*)(?:"|(?:\\(?:u[0-9a-fA-F]{{0,3}})?)?$)'
+    rf'\{{\s*"caption"\s*:\s*"((?:[^"\\]|{_ESCAPE})*)(?:"|(?:\\(?:u[0-9a-fA-F]{{0,3}})?)?$)'
 )
 """Up to the closing mark, or to where the text was cut, maybe within an escape."""
+_JSON = re.compile(r'\s*(?:```\w*\s*)?(?:\{\s*"|\[\s*[{"])')
 
 
 Keys = Sequence[str] | Mapping[str, Sequence[str] | int]
@@ -80,7 +63,8 @@ def _pattern(keys: Keys, key: str) -> str:
 def texts_in_json(text: str) -> dict[str, str]:
     """The texts of a structured answer, by key; none where it is no JSON object.
 
-    Thoughts before it and remarks around it are left out, and so are values that are no text.
+    Thoughts before it and remarks around it are left out, and so are values that are no text, or
+    whose words are lost.
 
     >>> texts_in_json('<think>A {</think> Sure: {"negation": "No dog runs.", "count": 2}')
     {'negation': 'No dog runs.'}
@@ -94,27 +78,41 @@ def texts_in_json(text: str) -> dict[str, str]:
     except (ValueError, RecursionError):
         return {}
     pairs = found.items() if isinstance(found, dict) else ()
-    return {key: value for key, value in pairs if isinstance(value, str)}
+    texts = {key: clean_answer(value) for key, value in pairs if isinstance(value, str)}
+    return {key: each.text for key, each in texts.items() if not each.lost}
 
 
 def caption_in_json(text: str) -> str | None:
     """The caption of a structured answer, also of one that the token limit cut; None for no JSON.
+
+    Fences and remarks around it do not matter.
 
     >>> caption_in_json('{"caption": "A sign says \\\\"Go\\\\"."}')
     'A sign says "Go".'
     >>> caption_in_json('{"caption": "A dog. A ca'), caption_in_json("A dog.")
     ('A dog. A ca', None)
     """
-    found = _STRING.match(text)
+    found = _STRING.search(text)
     return None if found is None else json.loads(f'"{found[1]}"', strict=False)
 
 
-def plain_answer(text: str, *, structured: bool) -> str | None:
-    """The answer itself: without thoughts, and taken out of its JSON where it is structured.
+def plain_answer(
+    text: str, *, structured: bool, tokens: Collection[str] = (), prompt: str = ""
+) -> CleanAnswer | None:
+    """The answer itself, clean, and taken out of its JSON.
 
     Args:
         text: as the model wrote it.
         structured: whether JSON was asked for; None is returned where there is none.
+        tokens: the control tokens of the model's tokenizer, where it is known.
+        prompt: is cut from the beginning, where the model repeats it.
+
+    Returns:
+        None also for JSON that was not asked for and has no caption.
     """
     answer = without_thoughts(text)
-    return caption_in_json(answer) if structured else answer
+    said = caption_in_json(answer)
+    if said is None and (structured or _JSON.match(answer)):
+        return None
+    whole = text if said is None else said
+    return clean_answer(whole, tokens=tokens, prompt=prompt)
