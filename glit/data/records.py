@@ -179,6 +179,8 @@ class Sample:
     """Pixels, after EXIF orientation."""
     num_bytes: int
     """Size of the encoded image file."""
+    twins: tuple[str, ...] = ()
+    """Paths of files with the same bytes, whose captions and regions are the image's as well."""
     caption: Caption | None = None
     sentences: tuple[Sentence, ...] | None = None
     regions: tuple[Region, ...] | None = None
