@@ -26,7 +26,7 @@ from glit.importers.named_files import NamedFiles
 from glit.published import FORMATS, RegionFormat, imported
 from glit.published.corners import CornerCount
 from glit.published.files import AnnotatedImage, check_exists, check_regular, leads_out, on_disk
-from glit.published.region_image import RegionImage, frame_of, moved_box
+from glit.published.region_image import RegionImage, cut_box, frame_of, moved_box
 from glit.runtime.progress import StageProgress, null_progress
 from glit.storage.store import Store
 
@@ -56,6 +56,8 @@ class Imported:
     """Boxes that left their image and were cut at its edge."""
     empty: int = 0
     """Boxes that were left out, as nothing of them is inside their image."""
+    repeated: int = 0
+    """Boxes that were left out, as another one of their image is the same once cut."""
     scaled: int = 0
     """Images whose boxes were scaled, as the file states a picture of another size."""
     turned: int = 0
@@ -195,7 +197,7 @@ def _write_captions(
             else:
                 for kind, caption in _by_kind(image, has_long=has_long):
                     told_kind = {"kind": kind} if several else {}
-                    file.write(_line(path, output, caption=caption, **told_kind))
+                    file.write(_line(_place(path, output), caption=caption, **told_kind))
                     kinds[kind] = None
                 written += 1
             told.advance(1)
@@ -260,7 +262,7 @@ def _write_regions(
                 refused.append(fault)
                 continue
             if texts is not None:
-                texts.write(_line(image.path, output, caption=image.caption))
+                texts.write(_line(_place(image.path, output), caption=image.caption))
             counts["written"] += 1
             counts[frame.change if frame else ""] += 1
             own = os.path.dirname(image.path)
@@ -277,6 +279,7 @@ def _write_regions(
         captions=captions * counts["written"], boxed=counts["written"], masks=counts["masks"],
         without=counts["without"], missing=tuple(missing),
         regions=counts["regions"], cut=counts["cut"], empty=counts["empty"],
+        repeated=counts["repeated"],
         scaled=counts["scaled"], turned=counts["turned"], refused=tuple(refused), phrases=phrases,
         folder=folder, elsewhere=pictures.elsewhere,
     )  # fmt: skip
@@ -337,21 +340,24 @@ def _write_boxes(
     """Write the boxes of an image, moved to its file and cut at its edge."""
     key = "box_xyxyn" if image.shares else "box_xyxy"
     unknown = (math.inf, math.inf) if image.stated is None else checked_size(image.stated)
-    width, height = (1.0, 1.0) if image.shares else frame.size if frame else unknown
-    limits = (width, height, width, height)
+    size = (1.0, 1.0) if image.shares else frame.size if frame else unknown
     seen: set[tuple[Any, ...]] = set()
+    place = _place(image.path, output)
     for given, row in image.rows.items():
         box = moved_box(given[:4], frame, shares=image.shares)
-        inside = tuple(min(max(e, 0.0), end) for e, end in zip(box, limits, strict=True))
-        if inside[0] >= inside[2] or inside[1] >= inside[3] or (*inside, *given[4:]) in seen:
+        inside = cut_box(box, size)
+        if inside is None:
             counts["empty"] += 1
+            continue
+        if (*inside, *given[4:]) in seen:
+            counts["repeated"] += 1
             continue
         seen.add((*inside, *given[4:]))
         counts["cut"] += inside != box
         counts["masks"] += "mask" in row
         if "mask" in row and frame is not None:  # whose size is that of the stated picture
             row = {**row, **dict(zip(("width", "height"), frame.size, strict=True))}
-        file.write(_line(image.path, output, **{key: inside}, **row))
+        file.write(_line(place, **{key: inside}, **row))
         counts["regions"] += 1
 
 
@@ -362,8 +368,12 @@ def _new_file(path: Path) -> Iterator[IO[str]]:
         yield file
 
 
-def _line(path: Path, output: Path, **values: Any) -> str:
-    place = os.path.relpath(path.resolve(), output.resolve().parent)
+def _place(path: Path, output: Path) -> str:
+    """A picture's path from the folder of a file."""
+    return os.path.relpath(path.resolve(), output.resolve().parent)
+
+
+def _line(place: str, **values: Any) -> str:
     return json.dumps({"path": place, **values}, ensure_ascii=False) + "\n"
 
 

@@ -201,8 +201,7 @@ def _of_layout(path: Path, head: str) -> str:
     if "tokens_positive" in keys:
         return "mdetr"
     if "bbox" in keys:
-        is_lvis = "coco_url" in keys and "file_name" not in keys
-        return "coco-instances" if is_lvis else "regions"
+        return "coco-instances"
     return "coco" if "caption" in keys else ""
 
 

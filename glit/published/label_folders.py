@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -13,7 +15,7 @@ from glit.images.formats import suffix_of
 from glit.published.files import ALL, chosen_parts, no_parts
 from glit.published.goal import published_place
 from glit.published.picture_folder import PictureFolder, files_below
-from glit.published.region_image import RegionImage, as_number, outline
+from glit.published.region_image import RegionImage, as_number, outline, turned_box
 from glit.published.xml_files import element_text, xml_root
 
 _MOST_BYTES = 1 << 24
@@ -145,7 +147,8 @@ def voc(annotations: Path, images: Path | None, split: str | None) -> Iterator[R
     """Pascal VOC (its development kit, section 4): the folder with ``Annotations/*.xml`` and
     ``JPEGImages``, a folder of such files, or one.
 
-    Corners count pixels from 1 to the last one inside. A part of an object is left.
+    Corners count pixels from 1 to the last one inside. A part of an object is left. Of a box that
+    CVAT or roLabelImg turned, the box around it is taken, and its corners as the mask.
     """
     root = annotations if annotations.is_dir() else annotations.parent
     own = root / "Annotations"
@@ -184,18 +187,41 @@ def _read_voc(image: RegionImage, file: Path, pictures: PictureFolder) -> None:
         image.stated = (sides[0], sides[1]) if all(sides) else None  # some tools write 0
     for number, each in enumerate(root.iter("object"), start=1):
         with image.record(f"object {number}"):
-            x0, y0, x1, y1 = (
-                as_number(element_text(each, f"bndbox/{key}"))
-                for key in ("xmin", "ymin", "xmax", "ymax")
-            )
-            image.add((x0 - 1, y0 - 1, x1, y1), label=element_text(each, "name").strip())
+            box, corners = _voc_box(each)
+            segmentation = corners if image.stated else None
+            label = element_text(each, "name").strip()
+            image.add(box, label=label, segmentation=segmentation)
+
+
+def _voc_box(each: ET.Element) -> tuple[Sequence[float], list[list[float]] | None]:
+    """The box of an object, around it if it is turned, and then its corners."""
+    if each.find("bndbox") is None and each.find("robndbox") is not None:
+        x, y, width, height, angle = (
+            as_number(element_text(each, f"robndbox/{key}"))
+            for key in ("cx", "cy", "w", "h", "angle")
+        )
+        box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+        return turned_box(box, math.degrees(angle))
+    x0, y0, x1, y1 = (
+        as_number(element_text(each, f"bndbox/{key}")) for key in ("xmin", "ymin", "xmax", "ymax")
+    )
+    rotation = next(
+        (
+            one.findtext("value")
+            for one in each.iter("attribute")
+            if (one.findtext("name") or "").strip() == "rotation"
+        ),
+        None,
+    )
+    return turned_box((x0 - 1, y0 - 1, x1, y1), rotation)
 
 
 def labelme(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
     """LabelMe (github.com/wkentaro/labelme): a file beside each picture, as it saves them, or a
     folder of such files.
 
-    ``shapes`` have a ``shape_type`` and ``points`` in pixels from the edge. Polygons get a mask;
+    ``shapes`` have a ``shape_type`` and ``points`` in pixels from the edge. Polygons get a mask, as
+    do X-AnyLabeling's turned boxes (``rotation``), of which the box around is taken;
     lines and points have no box and are left out.
     """
     no_parts(split)
@@ -219,7 +245,7 @@ def _add_shape(image: RegionImage, shape: dict[str, Any]) -> None:
     kind = shape.get("shape_type") or "polygon"
     points = [(as_number(x), as_number(y)) for x, y in shape["points"]]
     box, segmentation = outline(points)
-    if kind != "polygon" or not image.stated:
+    if kind not in ("polygon", "rotation") or not image.stated:
         segmentation = None
     if kind == "circle":
         (x, y), (x1, y1) = points
@@ -227,7 +253,7 @@ def _add_shape(image: RegionImage, shape: dict[str, Any]) -> None:
         box = (x - radius, y - radius, x + radius, y + radius)
     elif kind == "mask":  # from the first to the last pixel
         box = (box[0], box[1], box[2] + 1, box[3] + 1)
-    elif kind not in ("rectangle", "polygon"):
+    elif kind not in ("rectangle", "rotation", "polygon"):
         raise ValueError(f"a {kind[:30]}, which has no box")
     image.add(box, label=shape["label"], segmentation=segmentation)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from glit.data.frames import Frame, checked_size
 from glit.data.polygons import segmentation_text
+from glit.data.records import is_empty
 from glit.data.rle import checked_mask
 from glit.published.stated_sizes import file_frame
 from glit.storage.members import is_utf8
@@ -169,6 +170,34 @@ def outline(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...], l
     return box, [[edge for point in points for edge in point]]
 
 
+def turned_box(
+    box: Sequence[float], degrees: Any, *, about: tuple[float, float] | None = None
+) -> tuple[Sequence[float], list[list[float]] | None]:
+    """The box around a turned box, and the polygon of that; of one that is not turned itself.
+
+    Args:
+        box: xyxy, before it is turned.
+        degrees: clockwise; None for none.
+        about: the point that stays; None for the middle of the box.
+
+    >>> turned_box((30, 50, 130, 70), 90)[0]
+    (70.0, 10.0, 90.0, 110.0)
+    """
+    angle = math.radians(as_number(degrees or 0) % 360)
+    if not angle:
+        return box, None
+    x0, y0, x1, y1 = map(as_number, box)
+    x, y = about or ((x0 + x1) / 2, (y0 + y1) / 2)
+    sine, cosine = round(math.sin(angle), 12), round(math.cos(angle), 12)
+    corners = [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
+    return outline(
+        [
+            (x + (a - x) * cosine - (b - y) * sine, y + (a - x) * sine + (b - y) * cosine)
+            for a, b in corners
+        ]
+    )
+
+
 def named(name: Any) -> str:
     """The name of a class, which may be a number.
 
@@ -210,6 +239,12 @@ def frame_of(image: RegionImage) -> tuple[Frame | None, str]:
         return None, ""
     except ValueError as error:
         return None, str(error)
+
+
+def cut_box(box: Sequence[float], size: Sequence[float]) -> tuple[float, ...] | None:
+    """A box cut at the edges of a picture of this width and height; None if nothing is left."""
+    inside = tuple(min(max(e, 0.0), end) for e, end in zip(box, (*size, *size), strict=True))
+    return None if is_empty(inside) else inside
 
 
 def moved_box(box: Sequence[float], frame: Frame | None, *, shares: bool) -> tuple[float, ...]:

@@ -404,7 +404,7 @@ CVAT = """<?xml version="1.0" encoding="utf-8"?>
     </box>
     <polygon label="cat" occluded="0" outside="0" keyframe="0" points="20.00,10.00;40.00,10.00;40.00,30.00;20.00,30.00" z_order="0">
     </polygon>
-    <box label="cat" xtl="1" ytl="1" xbr="9" ybr="9" rotation="30.0"/>
+    <cuboid label="cat" xtl1="1" ytl1="1"/>
     <mask label="cat" rle="1, 5" left="4" top="5" width="3" height="2"/>
     <polyline label="cat" points="1,1;2,2"/>
     <tag label="indoor"/>
@@ -425,7 +425,7 @@ def test_cvat(tmp_path, pictures):
     pixels = coco_masks.decode(third["mask"])
     assert np.argwhere(pixels).tolist() == [[5, 5], [5, 6], [6, 4], [6, 5], [6, 6]]
     assert [each.split(": ", 1)[1] for each in found.refused[:3]] == [
-        "shape 3: a box turned by 30.0 degrees, which is no box",
+        "shape 3: a cuboid, which has no box",
         "shape 5: a polyline, which has no box",
         "shape 7: a mask of 3x2 pixels at 47, 5, outside its picture",
     ]
@@ -503,7 +503,13 @@ def test_label_studio(tmp_path, pictures):
     twice["annotations"] *= 2
     tasks = [
         studio(
-            box(), polygon, text, relation, box(rotation=3), box(width=float("nan")), box(x="y")
+            box(),
+            polygon,
+            text,
+            relation,
+            {**box(), "image_rotation": 90},
+            box(width=float("nan")),
+            box(x="y"),
         ),
         twice,
         studio(box(), name="/data/local-files/?d=x/two.png"),
@@ -523,7 +529,7 @@ def test_label_studio(tmp_path, pictures):
     }  # fmt: skip
     assert found.without == 1
     assert [each.split(": ", 1)[1] for each in found.refused] == [
-        "result 5: a turned box or picture, whose box is none of the picture's",
+        "result 5: a turned picture, whose box is none of the file's",
         "result 6: a box or score holds nan, want finite numbers",
         "result 7: could not convert string to float: 'y'",
         "2 annotations; mark one of them as ground truth",
@@ -617,5 +623,5 @@ def test_the_command_says_what_to_build(tmp_path, pictures):
         f"next: glit build {pictures} -o my -r laptop --regions {tmp_path}/my.regions.jsonl "
         "--set propose.keep_masks=true"
     )
-    assert "shape 3: a box turned" in found.stderr
+    assert "shape 3: a cuboid" in found.stderr
     assert not (tmp_path / "my.jsonl").exists()
