@@ -21,6 +21,7 @@ from typing import IO, Any
 
 from glit.data.captions import LONG
 from glit.data.frames import Frame, checked_size
+from glit.data.json_files import not_utf8
 from glit.errors import InputError, closest, cut
 from glit.importers.named_files import NamedFiles
 from glit.published import FORMATS, RegionFormat, imported
@@ -133,6 +134,8 @@ def import_captions(
         ) from error
     except OSError as error:
         raise InputError(f"{annotations} to {output}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{annotations}: {not_utf8(error)}") from error
     except _NOT_OF_FORMAT as error:
         told = "" if isinstance(form, RegionFormat) else f"{type(error).__name__}: "
         raise InputError(
@@ -329,6 +332,8 @@ def _placed(found: Iterable[RegionImage]) -> Iterator[RegionImage]:
         for image in found:
             where = image.where
             yield image
+    except UnicodeDecodeError:
+        raise
     except _NOT_OF_FORMAT as error:
         told = f"after {where}: " if where else ""
         raise ValueError(f"{told}{type(error).__name__}: {error}") from error

@@ -33,6 +33,10 @@ Reader = Callable[[Path, Path | None, str | None], Iterator[AnnotatedImage]]
 """Annotations, folder with the images, and split."""
 
 
+def _folder_of(annotations: Path) -> Path:
+    return annotations if annotations.is_dir() else annotations.parent
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptionFormat:
     """Images with captions."""
@@ -63,15 +67,13 @@ class RegionFormat:
     if any two corners will do."""
     assumed: bool = False
     """True if ``corners`` are ``xywh`` by a convention that not every file keeps."""
+    folder_of: Callable[[Path], Path] = _folder_of
+    """The folder of pictures, of the annotations."""
     page: ClassVar[str] = "docs/regions.md"
 
     def picture_folder(self, annotations: Path, images: Path | None) -> Path:
         """The folder below which pictures may be: the user's, else that of the annotations."""
-        return images or _folder_of(annotations)
-
-
-def _folder_of(annotations: Path) -> Path:
-    return annotations if annotations.is_dir() else annotations.parent
+        return images or self.folder_of(annotations)
 
 
 FORMATS: dict[str, CaptionFormat | RegionFormat] = {
@@ -106,7 +108,12 @@ FORMATS: dict[str, CaptionFormat | RegionFormat] = {
     "label-studio": RegionFormat(read=label_exports.label_studio, captions=False, corners="xywh"),
     "labelme": RegionFormat(read=label_folders.labelme, captions=False, corners=""),
     "voc": RegionFormat(read=label_folders.voc, captions=False),
-    "yolo": RegionFormat(read=label_folders.yolo, captions=False, corners="cxcywh"),
+    "yolo": RegionFormat(
+        read=label_folders.yolo,
+        captions=False,
+        corners="cxcywh",
+        folder_of=label_folders.yolo_folder,
+    ),
 }
 """By the name that ``--format`` takes."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import xml.etree.ElementTree as ET
@@ -17,6 +18,7 @@ from glit.published.goal import published_place
 from glit.published.picture_folder import PictureFolder, files_below
 from glit.published.region_image import RegionImage, as_number, outline, turned_box
 from glit.published.xml_files import element_text, xml_root
+from glit.published.yolo_lines import LONG, TASKS, Kind, LineKinds
 
 _MOST_BYTES = 1 << 24
 """Bytes of a file of labels or names."""
@@ -26,6 +28,9 @@ _MOST_LABELME = 1 << 28
 """Bytes of a file of LabelMe's, which may hold the picture."""
 _MOST_SHARE = 1.01
 """The largest share that ultralytics takes as rounded."""
+_YAML = (".yaml", ".yml")
+_NAMES = ("classes.txt", "obj.names")
+"""Files with the name of a class a line."""
 _LEAST_PIXELS = 2
 """Above it, a number is no share of a box that leaves its picture."""
 
@@ -33,68 +38,113 @@ _LEAST_PIXELS = 2
 def yolo(annotations: Path, images: Path | None, split: str | None) -> Iterator[RegionImage]:
     """YOLO's labels (docs.ultralytics.com/datasets/detect): ``data.yaml`` or its folder, with
     ``labels/PART/NAME.txt`` for ``images/PART/NAME.jpg``, or each beside its picture, with names in
-    ``classes.txt``.
+    ``classes.txt``. ``path`` of a yaml may name another folder.
 
     A line is ``class x y width height`` (centre; shares of the picture), a score after it if a
-    model predicted it, or ``class x0 y0 x1 y1 ...``, the corners of a segment or of a turned box,
-    of which the box around is taken.
+    model predicted it, and the number of a track; or ``class x0 y0 x1 y1 ...``, the corners of a
+    segment or of a turned box, of which the box around is taken; or a box with key points, which
+    are left. What a line is follows from ``kpt_shape`` or ``task`` of the yaml, else from all
+    lines together.
     """
-    given = annotations if annotations.is_dir() else annotations.parent
-    names, posed = _class_names(annotations)
+    given, (names, kind) = yolo_folder(annotations), _class_names(annotations)
     root = given.parent if given.name == "labels" else given
-    files = _label_files(given)
+    pictures = PictureFolder(images or root)
+    files = _label_files(given, root, pictures if images else None)
     if not files:
         raise InputError(
             f"{given}: no .txt file in a folder labels, nor beside a picture; folders that are "
-            "links are not followed"
+            "links are not followed; if the pictures lie elsewhere, name their folder with --images"
         )
     parts = {file: _part(file.relative_to(root)) for file in files}
     chosen = None if split in (None, ALL) else chosen_parts(split, sorted({*parts.values()} - {""}))
-    pictures = PictureFolder(images or root)
+    files = [file for file in files if chosen is None or parts[file] in chosen]
+    kinds = LineKinds(kind)
+    for file in files if kind is None else ():
+        kinds.add(_long_lines(file))
     for file in files:
-        if chosen is not None and parts[file] not in chosen:
-            continue
-        place = PurePosixPath(file.relative_to(root).as_posix()).with_suffix("")
-        swapped = ["images" if part == "labels" else part for part in place.parts]
+        place = _stem_of(file, root)
         image = RegionImage(path=pictures.root / f"{place}.jpg", where=_within(file, root))
         with image.whole():
-            image.path = pictures.find(PurePosixPath(*swapped))
+            image.path = pictures.find(_swapped(place))
             for number, line in enumerate(_text_of(file).splitlines(), start=1):
                 if line.strip():
                     with image.record(f"line {number}"):
-                        _add_yolo(image, line.split(), names, posed=posed)
+                        _add_yolo(image, line.split(), names, kinds)
         yield image
 
 
-def _add_yolo(image: RegionImage, fields: list[str], names: Sequence[str], *, posed: bool) -> None:
-    number, *values = fields
-    shares = [as_number(each) for each in values]
-    score = None
-    if posed:
+def _stem_of(file: Path, root: Path) -> PurePosixPath:
+    return PurePosixPath(file.relative_to(root).as_posix()).with_suffix("")
+
+
+def _swapped(place: PurePosixPath) -> PurePosixPath:
+    """The picture's place, of that of its labels."""
+    return PurePosixPath(*("images" if part == "labels" else part for part in place.parts))
+
+
+def _long_lines(file: Path) -> Iterator[list[float]]:
+    """Yield the numbers of the lines that may be more than a box."""
+    try:
+        lines = [line.split()[1:] for line in _text_of(file).splitlines()]
+    except (OSError, ValueError):  # which reading it reports
+        return
+    for values in lines:
+        if len(values) >= LONG:
+            with contextlib.suppress(ValueError):
+                yield [as_number(each) for each in values]
+
+
+def _add_yolo(
+    image: RegionImage, fields: list[str], names: Sequence[str], kinds: LineKinds
+) -> None:
+    shares = [as_number(each) for each in fields[1:]]
+    score, kind = None, kinds.of(shares) if len(shares) >= LONG else ""
+    if kind == "track":
+        score = shares[4]
+    if kind in ("points", "track"):
         shares = shares[:4]
     elif len(shares) % 2:
         *shares, score = shares
-    if len(shares) != 4 and len(shares) < 6:
+    if len(shares) != 4 and len(shares) < LONG:
         raise ValueError(f"{len(fields)} fields, want a class and 4, or 6 and more")
     if min(shares) < 1 - _MOST_SHARE or max(shares) > _MOST_SHARE:
         found = "pixels" if max(shares) > _LEAST_PIXELS else "leaves the picture"
-        said = " ".join(values)[:60]
+        said = " ".join(fields[1:])[:60]
         raise ValueError(f"{said}: {found}, want shares of the picture, from 0 to 1")
-    if not (number.isdecimal() and int(number) < len(names)):
-        raise ValueError(f"class {number[:20]}, want a number from 0 to {len(names) - 1}")
     if len(shares) == 4:
         x, y, width, height = shares
         box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
     else:
         box, _ = outline(list(zip(shares[::2], shares[1::2], strict=True)))
-    image.add(box, label=names[int(number)], score=score)
+    image.add(box, label=_class_name(fields[0], names), score=score)
 
 
-def _class_names(annotations: Path) -> tuple[list[str], bool]:
-    """The names of the classes, and whether labels have key points after their box."""
-    file = _names_file(annotations) if annotations.is_dir() else annotations
-    if file.suffix.lower() not in (".yaml", ".yml"):
-        return [line.strip() for line in _text_of(file).splitlines() if line.strip()], False
+def _class_name(number: str, names: Sequence[str]) -> str:
+    """The name of a class, whose number may be written as ``1.0e+00``."""
+    try:
+        place = as_number(number)
+    except ValueError:
+        place = -1.0
+    if place % 1 or not 0 <= place < len(names):
+        raise ValueError(f"class {number[:20]}, want a number from 0 to {len(names) - 1}")
+    if not names[int(place)]:
+        raise ValueError(f"class {number[:20]} has no name: its line is empty")
+    return names[int(place)]
+
+
+def yolo_folder(annotations: Path) -> Path:
+    """The folder of YOLO's labels: that of the yaml, or the one that its ``path`` names."""
+    if annotations.is_dir() or annotations.suffix.lower() not in _YAML:
+        return annotations if annotations.is_dir() else annotations.parent
+    try:
+        elsewhere = annotations.parent / str(_yaml_of(annotations).get("path") or "")
+    except ValueError:  # which reading it reports
+        return annotations.parent
+    is_there = any((elsewhere / name).is_dir() for name in ("labels", "images"))
+    return Path(os.path.normpath(elsewhere)) if is_there else annotations.parent
+
+
+def _yaml_of(file: Path) -> dict[str, Any]:
     import yaml
 
     try:
@@ -102,12 +152,25 @@ def _class_names(annotations: Path) -> tuple[list[str], bool]:
         values: Any = yaml.load(read_text(file, most=_MOST_YAML), Loader=yaml.BaseLoader)
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{file.name}: no YAML ({' '.join(str(error).split())})") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{file.name}: no YAML with names")
+    return values
+
+
+def _class_names(annotations: Path) -> tuple[list[str], Kind | None]:
+    """The names of the classes, and what the numbers of long lines are, if a yaml says it."""
+    file = _names_file(annotations) if annotations.is_dir() else annotations
+    if file.suffix.lower() not in _YAML:
+        return [line.strip() for line in _text_of(file).rstrip().splitlines()], None
+    values = _yaml_of(file)
     names = values["names"]
     if isinstance(names, dict):
         names = [names.get(str(number)) for number in range(len(names))]
     if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise ValueError(f"{file.name}: names: want a list, or numbers from 0 with names")
-    return list(map(str, names)), "kpt_shape" in values
+    if "kpt_shape" in values:
+        return names, "points"
+    return names, TASKS.get(str(values.get("task")))
 
 
 def _names_file(folder: Path) -> Path:
@@ -115,18 +178,23 @@ def _names_file(folder: Path) -> Path:
     yamls = [each for place in places for kind in ("*.yaml", "*.yml") for each in place.glob(kind)]
     if len(yamls) > 1:
         raise InputError(f"{folder}: has {yamls[0].name} and {yamls[1].name}; give one of them")
-    plain = [place / name for place in places for name in ("classes.txt", "obj.names")]
+    plain = [place / name for place in places for name in _NAMES]
     found = [*yamls, *(each for each in plain if each.is_file())]
+    if not found:
+        found = [file for file in files_below(folder, _NAMES[0]) if file.name == _NAMES[0]]
+        if len({_text_of(file) for file in found}) > 1:
+            raise InputError(f"{found[0]} and {found[1]} differ; write {folder / _NAMES[0]}")
     if not found:
         raise InputError(f"{folder}: no data.yaml and no classes.txt, so the classes have no names")
     return found[0]
 
 
-def _label_files(given: Path) -> list[Path]:
-    """The files in folders ``labels``; without such a folder, those beside a picture."""
-    files = list(files_below(given, ".txt"))
+def _label_files(given: Path, root: Path, elsewhere: PictureFolder | None) -> list[Path]:
+    """The files in folders ``labels``; without such a folder, those beside a picture, or of the
+    name of one in another folder."""
+    files = [file for file in files_below(given, ".txt") if file.name not in _NAMES]
     if given.name == "labels":
-        return [file for file in files if file.name != "classes.txt"]
+        return files
     found = [file for file in files if "labels" in file.relative_to(given).parts[:-1]]
     if found:
         return found
@@ -135,7 +203,10 @@ def _label_files(given: Path) -> list[Path]:
         if file.parent not in stems:
             names = os.listdir(file.parent)
             stems[file.parent] = {os.path.splitext(n)[0] for n in names if suffix_of(n) != ".txt"}
-    return [file for file in files if file.stem in stems[file.parent]]
+    found = [file for file in files if file.stem in stems[file.parent]]
+    if found or elsewhere is None:
+        return found
+    return [file for file in files if elsewhere.holds(_swapped(_stem_of(file, root)))]
 
 
 def _part(place: Path) -> str:

@@ -41,6 +41,13 @@ class PictureFolder:
                 return place.parent / found[0]
         return self.root.joinpath(f"{stem}.jpg")  # reported as missing
 
+    def holds(self, stem: PurePosixPath) -> bool:
+        """Return whether a picture has this name without suffix."""
+        try:
+            return self.find(stem).is_file()
+        except ValueError:  # two have
+            return True
+
     def _in(self, folder: Path) -> dict[str, list[str]]:
         if folder not in self._names:
             found: dict[str, list[str]] = defaultdict(list)
