@@ -169,8 +169,8 @@ def _class_names(annotations: Path) -> tuple[list[str], Kind | None]:
     if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise ValueError(f"{file.name}: names: want a list, or numbers from 0 with names")
     if "kpt_shape" in values:
-        return names, "points"
-    return names, TASKS.get(str(values.get("task")))
+        return list(map(str, names)), "points"
+    return list(map(str, names)), TASKS.get(str(values.get("task")))
 
 
 def _names_file(folder: Path) -> Path:

@@ -84,6 +84,29 @@ def is_shard(path: str) -> bool:
     return path.lower().endswith(SUFFIXES)
 
 
+_SYSTEM = frozenset(
+    ("@eadir", "@recycle", "#recycle", "#snapshot", "$recycle.bin", "__macosx", "lost+found",
+     "system volume information")
+)  # fmt: skip
+"""Folders, in small letters, in which systems and shared disks keep what is nobody's picture."""
+
+
+def hidden_part(path: str) -> str:
+    """The first part of a path that is a hidden or a system folder, or macOS's ``._`` before the
+    name of a file; empty for none.
+
+    >>> hidden_part("a/.ipynb_checkpoints/b.png"), hidden_part("x.zip::__MACOSX/._a.jpg")
+    ('.ipynb_checkpoints', '__MACOSX')
+    >>> hidden_part("a/.b.png"), hidden_part("./a/../b.png")
+    ('', '')
+    """
+    *folders, name = path.replace(MARK, "/").split("/")
+    for part in folders:
+        if (part.startswith(".") and part not in (".", "..")) or part.lower() in _SYSTEM:
+            return part
+    return "._" if name.startswith("._") else ""
+
+
 ALIKE: Final = {".txt": (".caption",)}
 """Suffixes of files that are as good as those of another suffix, if there are none of it."""
 
