@@ -271,7 +271,7 @@ def _listed(source: Source, files: Store, sidecars: Sequence[str]) -> Iterator[E
 def _paths_in_list(source: Source) -> Iterator[str]:
     for number, name in _names_in_list(source.list_file):
         path = _relative(name, source, number)
-        is_local = "://" not in source.root and not path.isascii() and "\0" not in path
+        is_local = "://" not in source.root
         yield spelt_on_disk(source.root, path) if is_local else path
 
 

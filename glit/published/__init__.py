@@ -61,7 +61,7 @@ class RegionFormat:
 
     read: Callable[[Path, Path | None, str | None], Iterator[RegionImage]]
     captions: bool | None = True
-    """True if an image has a caption; False for boxes with labels; None where the file decides."""
+    """True if an image has a caption; False for boxes with labels; None if one may have."""
     corners: Literal["xyxy", "xywh", "cxcywh", ""] = "xyxy"
     """What the file's boxes are: two corners, a corner and a size, or a centre and a size; empty
     if any two corners will do."""
@@ -97,9 +97,9 @@ FORMATS: dict[str, CaptionFormat | RegionFormat] = {
     "hf": RegionFormat(read=hub.hub, captions=None, corners="xywh", assumed=True),
     "hf-xyxy": RegionFormat(read=partial(hub.hub, corners="xyxy"), captions=None),
     "mdetr": RegionFormat(read=regions.mdetr, corners="xywh"),
-    "odvg": RegionFormat(read=regions.odvg),
+    "odvg": RegionFormat(read=regions.odvg, captions=None),
     "refcoco": RegionFormat(read=regions.refcoco, corners="xywh"),
-    "tao": RegionFormat(read=tao.tao),
+    "tao": RegionFormat(read=tao.tao, captions=None),
     "visual-genome": RegionFormat(read=regions.visual_genome, corners="xywh"),
     "coco-instances": RegionFormat(
         read=label_exports.coco_instances, captions=False, corners="xywh"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,13 +16,10 @@ from glit.data.frames import checked_size, stated_size, xywh_corners
 from glit.data.json_files import json_array, load_json
 from glit.data.rle import Runs, decode_rle, encode_rle, read_rle
 from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of
-from glit.published.files import licence_names, stated_origin, whole
-from glit.published.goal import published_place
+from glit.published.files import licence_names, published_place, stated_origin, whole
 from glit.published.region_image import RegionImage, as_number, named, outline, turned_box
 from glit.published.xml_files import xml_entries
 
-_UPLOADED = re.compile(r"^[0-9a-f]{8}-(?=.)")
-"""What Label Studio puts before the name of an uploaded picture."""
 _NO_REGIONS = {"choices", "datetime", "number", "pairwise", "rating", "relation", "taxonomy",
                "textarea"}  # fmt: skip
 """Types of Label Studio's results that are no regions."""
@@ -51,7 +47,8 @@ def coco_instances(annotations: Path, folder: Path) -> Iterator[RegionImage]:
         image.path = folder
         if name or not image.fault:
             with image.whole():
-                image.path = published_place(name, folder)
+                image.published = name
+                image.path = published_place(image.published, folder)
         yield image
 
 
@@ -66,10 +63,10 @@ def coco_images(values: dict[str, Any], *, phrases: bool) -> Iterator[tuple[Regi
     """
     annotations = values["annotations"]
     labels = _category_names(values.get("categories") or [])
-    times = Counter(_id(entry, "id") for entry in values["images"])
+    times = Counter(id_of(entry, "id") for entry in values["images"])
     boxes: dict[Any, list[tuple[int, dict[str, Any]]]] = {}
     for number, each in enumerate(annotations, start=1):
-        boxes.setdefault(_id(each, "image_id"), []).append((number, each))
+        boxes.setdefault(id_of(each, "image_id"), []).append((number, each))
     licences, has_crowds = licence_names(values), _has_crowds(annotations)
     for number, entry in enumerate(values["images"], start=1):
         image, name = RegionImage(path=Path(), where=f"images, entry {number}", shares=False), ""
@@ -78,7 +75,7 @@ def coco_images(values: dict[str, Any], *, phrases: bool) -> Iterator[tuple[Regi
             image.stated = stated_size(entry)
             checked_size(image.stated or (1, 1))
             image.licence, image.address = stated_origin(entry, licences)
-            key = _id(entry, "id")
+            key = id_of(entry, "id")
             found = boxes.pop(key, ())
             if key is None or times[key] > 1:
                 raise ValueError(
@@ -128,7 +125,7 @@ def _category_names(categories: list[dict[str, Any]]) -> dict[Any, str]:
     return found
 
 
-def _id(entry: Any, key: str) -> int | float | str | None:
+def id_of(entry: Any, key: str) -> int | float | str | None:
     """The id under a key, of pandas ``1.0`` for 1; None if there is none."""
     found = entry.get(key) if isinstance(entry, dict) else None
     return found if isinstance(found, int | float | str) else None
@@ -147,10 +144,7 @@ def _add_instance(
     category = each.get("category_id") if not labels else each["category_id"]
     if category is not None and category not in labels:
         raise ValueError(f"no category has the id {category!r:.40}")
-    attributes = each.get("attributes")
-    rotation = attributes.get("rotation") if isinstance(attributes, dict) else None
-    box = xywh_corners([as_number(edge) for edge in each["bbox"]])
-    box, corners = turned_box(box, rotation)
+    box, corners = instance_box(each)
     image.add(
         box,
         key="phrases",
@@ -159,6 +153,15 @@ def _add_instance(
         spans=spans,
         segmentation=(each.get("segmentation") or corners) if image.stated else None,
     )
+
+
+def instance_box(
+    each: dict[str, Any],
+) -> tuple[Sequence[float], list[list[float]] | None]:
+    """The box of COCO's annotation; of a turned one the box around it, and its corners."""
+    attributes = each.get("attributes")
+    rotation = attributes.get("rotation") if isinstance(attributes, dict) else None
+    return turned_box(xywh_corners([as_number(edge) for edge in each["bbox"]]), rotation)
 
 
 @whole
@@ -172,7 +175,8 @@ def cvat(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     for number, entry in enumerate(xml_entries(annotations, "image"), start=1):
         image = RegionImage(path=folder, where=f"image {number}", shares=False)
         with image.whole():
-            image.path = published_place(f"images/{entry.attrib['name']}", folder)
+            image.published = f"images/{entry.attrib['name']}"
+            image.path = published_place(image.published, folder)
             image.stated = (int(entry.attrib["width"]), int(entry.attrib["height"]))
             for at, shape in enumerate(entry, start=1):
                 if shape.tag != "tag":
@@ -249,7 +253,8 @@ def label_studio(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     for number, task in enumerate(json_array(annotations), start=1):
         image = RegionImage(path=folder, where=f"task {number}", shares=False)
         with image.whole():
-            image.path = _task_picture(task, folder)
+            image.published = _task_picture(task)
+            image.path = published_place(image.published, folder)
             for at, each in enumerate(_annotation(task)["result"], start=1):
                 if each["type"] in _NO_REGIONS:
                     continue
@@ -270,14 +275,12 @@ def _annotation(task: dict[str, Any]) -> dict[str, Any]:
     return found[0] if found else {"result": []}
 
 
-def _task_picture(task: dict[str, Any], folder: Path) -> Path:
+def _task_picture(task: dict[str, Any]) -> str:
     names = [each for each in task["data"].values() if isinstance(each, str)]
     places = [name for name in map(_place_of, names) if suffix_of(name) in _PICTURES]
     if len(places) != 1:
         raise ValueError(f"data names {len(places)} pictures, want one")
-    found = published_place(places[0], folder)
-    plain = found.with_name(_UPLOADED.sub("", found.name))
-    return plain if plain.is_file() and not found.is_file() else found
+    return places[0]
 
 
 def _place_of(address: str) -> str:

@@ -13,8 +13,7 @@ from typing import Any
 from glit.data.json_files import load_json, read_text
 from glit.errors import InputError
 from glit.images.formats import suffix_of
-from glit.published.files import ALL, chosen_parts, no_parts
-from glit.published.goal import published_place
+from glit.published.files import ALL, chosen_parts, no_parts, published_place
 from glit.published.picture_folder import PictureFolder, files_below
 from glit.published.region_image import RegionImage, as_number, outline, turned_box
 from glit.published.xml_files import element_text, xml_root
@@ -66,6 +65,7 @@ def yolo(annotations: Path, images: Path | None, split: str | None) -> Iterator[
         image = RegionImage(path=pictures.root / f"{place}.jpg", where=_within(file, root))
         with image.whole():
             image.path = pictures.find(_swapped(place))
+            image.published = f"{_swapped(place)}{image.path.suffix}"
             for number, line in enumerate(_text_of(file).splitlines(), start=1):
                 if line.strip():
                     with image.record(f"line {number}"):
@@ -250,7 +250,8 @@ def _read_voc(image: RegionImage, file: Path, pictures: PictureFolder) -> None:
     name = PureWindowsPath(element_text(root, "filename").strip()).as_posix()
     place = PurePosixPath("JPEGImages", name)
     if suffix_of(name):
-        image.path = published_place(str(place), pictures.root)
+        image.published = str(place)
+        image.path = published_place(image.published, pictures.root)
     else:
         image.path = pictures.find(place)
     if root.find("size") is not None:

@@ -33,6 +33,8 @@ class RegionImage:
 
     path: Path
     """The image file; it need not exist."""
+    published: str = ""
+    """The path that its entry has, where the image may lie in another folder."""
     where: str = ""
     """Its entry, for people: ``line 4``."""
     shares: bool = True
@@ -59,7 +61,8 @@ class RegionImage:
     def say(self, text: str) -> Callable[[int, int], Span]:
         """Add a text to the caption; returns what makes its spans those of the caption.
 
-        A text that is there already is not said again.
+        A text that is there already is not said again. Texts that follow one another end with a
+        full stop; one alone stays as it is.
 
         Raises:
             ValueError: it holds half of a character, which no file takes.
@@ -68,11 +71,11 @@ class RegionImage:
             raise ValueError(f"the text {text[:40]!a} is no valid Unicode")
         clean = CleanText(text, strip=True)
         plain = clean.text
-        ended = plain if not plain or plain[-1] in ".!?\"')”’" else f"{plain}."
-        if ended not in self.said:
-            before = f"{self.caption} " if self.caption and ended else self.caption
-            self.caption, self.said[ended] = before + ended, len(before)
-        start = self.said[ended]
+        if plain not in self.said:
+            before = f"{_ended(self.caption)} " if self.caption and plain else self.caption
+            self.said[plain] = len(before)
+            self.caption = before + (_ended(plain) if before else plain)
+        start = self.said[plain]
 
         def moved(first: int, last: int) -> Span:
             own = clean.span(first, last)
@@ -139,13 +142,10 @@ class RegionImage:
         except MALFORMED as error:
             self.fault = told(error)
 
-    @contextlib.contextmanager
-    def region(self) -> Iterator[None]:
-        """Read a region; one whose values cannot be right is left out and told."""
-        try:
-            yield
-        except (ValueError, OverflowError) as error:
-            self.left_out.append(str(error))
+
+def _ended(text: str) -> str:
+    """The text with a full stop, if nothing ends it."""
+    return text if not text or text[-1] in ".!?\"')”’" else f"{text}."
 
 
 def told(error: Exception) -> str:

@@ -50,18 +50,19 @@ class LineKinds:
         """
         if self._stated is not None:
             return self._stated
-        kinds = _kinds(values)
+        kinds: set[Kind] = _kinds(values)
         if not kinds:
             raise ValueError(
                 f"{len(values) + 1} fields that are no box, no corners and no key points in shares "
                 "of the picture"
             )
         if len(kinds) == 1:
-            return kinds.pop()
+            return next(iter(kinds))
         if self._are_corners and "corners" in kinds:
             return "corners"
-        if len(told := kinds & self._others) == 1:
-            return told.pop()
+        told: set[Kind] = kinds & self._others
+        if len(told) == 1:
+            return next(iter(told))
         if _has_visibilities(values):
             return "points"
         number, pairs = len(values) - 4, (len(values) - 4) // 2
