@@ -63,6 +63,7 @@ def import_command(
     if found.regions is not None:
         edge = f", {found.cut} cut at the edge of their image" if found.cut else ""
         left = f", {found.empty} empty ones left out" if found.empty else ""
+        left += f", {found.repeated} equal ones left out" if found.repeated else ""
         masks = f", {found.masks} with a mask" if found.masks else ""
         of = "" if has_captions else f" of {found.boxed} images"
         print(f"{found.regions} boxes{of}: {regions_file(path)}{masks}{edge}{left}")
@@ -78,7 +79,7 @@ def import_command(
     if found.regions is not None:
         texts = ["-r", "provided", "--captions", str(path)] if has_captions else ["-r", "laptop"]
         words = [
-            "glit", "build", found.folder, "-o", path.stem, *texts,
+            "glit", "build", found.folder, "-o", f"{path.stem}-dataset", *texts,
             "--regions", str(regions_file(path)),
             *(["--set", "ground.enabled=true"] if found.phrases else []),
             *(["--set", "propose.keep_masks=true"] if found.masks else []),
@@ -87,13 +88,17 @@ def import_command(
     for fault in found.refused:
         print(visible(f"left out: {fault}"), file=sys.stderr)
     if found.refused:
-        print(f"{len(found.refused)} left out; listed above", file=sys.stderr)
+        listed = (
+            "listed above" if found.num_refused == len(found.refused) else "the first are above"
+        )
+        print(f"{found.num_refused} left out; {listed}", file=sys.stderr)
     for name in found.missing:
         print(visible(f"missing: {name}"), file=sys.stderr)
     if found.missing:
-        number = len(found.missing)
+        number = found.num_missing
         images_are = "1 image is" if number == 1 else f"{number} images are"
-        print(f"{images_are} missing; listed above", file=sys.stderr)
+        listed = "listed above" if number == len(found.missing) else "the first are above"
+        print(f"{images_are} missing; {listed}", file=sys.stderr)
 
 
 @command

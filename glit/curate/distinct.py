@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Float64, Int64
+from jaxtyping import Int64
 
 from glit.clip.opening import open_embedder
 from glit.data.hash_index import near_groups
@@ -18,7 +18,7 @@ from glit.data.schema import WITH_DISTANCE
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import DatasetError
 from glit.images import ImageError, Pixels, decode
-from glit.images.likeness import Look, alike, cells_of, look
+from glit.images.likeness import BEST_FIRST, Look, alike, cells_of, look
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import map_ahead
 from glit.runtime.progress import StageProgress
@@ -47,7 +47,7 @@ def find_repeats(
     model: str,
     progress: StageProgress,
 ) -> tuple[list[Repeat], str]:
-    """The rows that repeat another one, which is sharper or larger, and the SHA-256 of the weights.
+    """The rows that repeat another one, which is larger or sharper, and the SHA-256 of the weights.
 
     Args:
         dataset: whose rows.
@@ -131,16 +131,23 @@ def _images(
 
 
 def _best_first(dataset: Dataset, numbers: Int64[np.ndarray, " N"]) -> Int64[np.ndarray, " N"]:
-    """The sharpest first where that was measured, else the largest; then by ``sample_id``."""
+    """The order of :data:`glit.images.likeness.BEST_FIRST`, where regions are the labels; then by
+    ``sample_id``."""
     measured = has_quality(dataset.schema)
     columns = ["sample_id", "width", "height", *["quality"] * measured]
     table = dataset.table(columns).take(pa.array(numbers))
-    worth: Float64[np.ndarray, " N"] = table["width"].to_numpy().astype(np.float64)
-    worth = worth * table["height"].to_numpy()
-    if measured:
-        values = [(each or {}).get("sharpness") for each in table["quality"].to_pylist()]
-        worth = np.nan_to_num(np.array(values, np.float64), nan=-1.0)
-    return np.lexsort((table["sample_id"].to_numpy(), -worth))
+    width, height = (table[name].to_numpy().astype(np.int64) for name in ("width", "height"))
+    quality = table["quality"].to_pylist() if measured else ()
+    sharpness = [(each or {}).get("sharpness") for each in quality] or [None] * len(table)
+    regions = (dataset.table(["regions"], file=name)["regions"] for name in dataset.first_rows())
+    labels = [bool(len(row)) for column in regions for row in column]
+    values = {
+        "labels": np.array(labels, np.int64)[numbers],
+        "pixels": width * height,
+        "sharpness": np.nan_to_num(np.array(sharpness, np.float64), nan=-1.0),
+    }
+    keys = [-values[name] for name in BEST_FIRST]
+    return np.lexsort((table["sample_id"].to_numpy(), *reversed(keys)))
 
 
 def repeats_table(dataset: Dataset, repeats: list[Repeat]) -> pa.Table:

@@ -31,7 +31,15 @@ def read_text(path: Path, *, most: int) -> str:
     """
     if (size := path.stat().st_size) > most:
         raise ValueError(f"{path.name}: {size:,} bytes, want at most {most:,}")
-    return path.read_text(encoding="utf-8-sig")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path.name}: {not_utf8(error)}") from error
+
+
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """Describe a text in another encoding, for people."""
+    return f"byte {error.start} is not of a text in UTF-8; save the file as UTF-8"
 
 
 def parse_json(text: str) -> Any:

@@ -39,9 +39,7 @@ def measure(pixels: Pixels) -> dict[str, float]:
       of edges between two tones.
     """
     height, width = pixels.shape[:2]
-    image = Image.fromarray(pixels).convert("L")
-    factor = -(-max(height, width) // SIDE_PX)
-    grey = np.asarray(image.reduce(factor) if factor > 1 else image)
+    grey = _reduced(pixels)
     counts = np.bincount(grey.ravel(), minlength=256)
     mean, deviation = _moments(counts)
     shares = counts[counts > 0] / grey.size
@@ -53,6 +51,18 @@ def measure(pixels: Pixels) -> dict[str, float]:
         "aspect": round(max(height, width) / min(height, width), 6),
         "text": round(_text_share(grey), 6),
     }
+
+
+def sharpness(pixels: Pixels) -> float:
+    """The measure ``sharpness`` of an image alone."""
+    return round(_laplacian_variance(_reduced(pixels)), 3)
+
+
+def _reduced(pixels: Pixels) -> Grey:
+    """The grey values of an image of at most 512 pixels a side."""
+    image = Image.fromarray(pixels).convert("L")
+    factor = -(-max(pixels.shape[:2]) // SIDE_PX)
+    return np.asarray(image.reduce(factor) if factor > 1 else image)
 
 
 def _moments(counts: np.ndarray) -> tuple[float, float]:

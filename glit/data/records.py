@@ -8,7 +8,8 @@ All boxes are in pixels of the image after EXIF orientation, origin top-left, en
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +22,13 @@ GRID_SOURCES = ("quadrant", "centre")
 """The values of ``Region.source`` for grid regions."""
 
 
+_STORED = struct.Struct("<4f")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """An axis-aligned box, ``x0 < x1`` and ``y0 < y1``, exclusive ends.
+    """An axis-aligned box, ``x0 < x1`` and ``y0 < y1`` in the 32 bits of a stored number too,
+    exclusive ends.
 
     >>> Box(x0=1, y0=2, x1=4, y1=6).area_px
     12
@@ -41,7 +46,7 @@ class Box:
     def __post_init__(self) -> None:
         if not all(map(math.isfinite, (self.x0, self.y0, self.x1, self.y1))):
             raise ValueError(f"box {self.xyxy} is not finite")
-        if not (self.x0 < self.x1 and self.y0 < self.y1):
+        if not (self.x0 < self.x1 and self.y0 < self.y1) or is_empty(self.xyxy):
             raise ValueError(f"box {self.xyxy} is empty: x0 < x1 and y0 < y1 are required")
 
     @property
@@ -51,6 +56,19 @@ class Box:
     @property
     def area_px(self) -> float:
         return (self.x1 - self.x0) * (self.y1 - self.y0)
+
+
+def is_empty(box: Sequence[float]) -> bool:
+    """Return whether nothing of a box, xyxy, is left in 32 bits a number.
+
+    >>> is_empty((10, 0, 11, 9)), is_empty((10, 0, 10.0000001, 9))
+    (False, True)
+    """
+    try:
+        x0, y0, x1, y1 = _STORED.unpack(_STORED.pack(*box))
+    except OverflowError:
+        return True
+    return not (x0 < x1 and y0 < y1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +197,8 @@ class Sample:
     """Pixels, after EXIF orientation."""
     num_bytes: int
     """Size of the encoded image file."""
+    twins: tuple[str, ...] = ()
+    """Paths of files with the same bytes, whose captions and regions are the image's as well."""
     caption: Caption | None = None
     sentences: tuple[Sentence, ...] | None = None
     regions: tuple[Region, ...] | None = None

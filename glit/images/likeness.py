@@ -19,6 +19,12 @@ _MOST_APART, _MOST_MEAN = 90, 24
 """Largest differences, of 255, of the colours of one cell, and of all cells on average."""
 
 
+BEST_FIRST = ("labels", "pixels", "sharpness")
+"""What tells which of several pictures that look the same stays, the larger value of each first:
+kinds of labels that it has, its width times its height, and its sharpness
+(:func:`glit.data.quality.sharpness`)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """The look of a picture, in 200 bytes."""

@@ -13,27 +13,32 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
 from glit.data.captions import LONG
 from glit.data.frames import Frame, checked_size
+from glit.data.json_files import not_utf8
 from glit.errors import InputError, closest, cut
 from glit.importers.named_files import NamedFiles
 from glit.published import FORMATS, RegionFormat, imported
 from glit.published.corners import CornerCount
 from glit.published.files import AnnotatedImage, check_exists, check_regular, leads_out, on_disk
-from glit.published.region_image import RegionImage, frame_of, moved_box
+from glit.published.region_image import RegionImage, cut_box, frame_of, moved_box
 from glit.runtime.progress import StageProgress, null_progress
+from glit.storage.members import spellings
 from glit.storage.store import Store
 
 _NOT_OF_FORMAT = (
     ValueError, KeyError, TypeError, IndexError, AttributeError, SyntaxError, OverflowError,
 )  # fmt: skip
 """Errors that reading other files than those of a format raises."""
+_MOST_LISTED = 1000
+_TOLD_EVERY = 100_000
+"""Images after which the number of them is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +50,9 @@ class Imported:
     without: int
     """Images that have no caption; of a format with boxes, or none of these."""
     missing: tuple[str, ...]
-    """Image files that are not there; their captions were not written."""
+    """The first thousand image files that are not there; their captions were not written."""
+    num_missing: int = 0
+    """All that are not there."""
     regions: int | None = None
     """Boxes that were written; None of a format without."""
     masks: int = 0
@@ -56,13 +63,17 @@ class Imported:
     """Boxes that left their image and were cut at its edge."""
     empty: int = 0
     """Boxes that were left out, as nothing of them is inside their image."""
+    repeated: int = 0
+    """Boxes that were left out, as another one of their image is the same once cut."""
     scaled: int = 0
     """Images whose boxes were scaled, as the file states a picture of another size."""
     turned: int = 0
     """Images whose boxes were turned with the picture's EXIF orientation."""
     refused: tuple[str, ...] = ()
-    """Images and regions that cannot be right, each with its place and what is wrong; they were not
-    written."""
+    """The first thousand images and regions that cannot be right, each with its place and what is
+    wrong; they were not written."""
+    num_refused: int = 0
+    """All that cannot be right."""
     kinds: tuple[str, ...] = ()
     """Kinds of the captions, where images have several; the first becomes the dataset's
     ``caption``."""
@@ -119,7 +130,7 @@ def import_captions(
     pictures = _Pictures(form.picture_folder(annotations, images), attach=attach)
     try:
         if isinstance(form, RegionFormat):
-            return _write_regions(form, output, annotations, pictures, images, split or "all")
+            return _write_regions(form, output, annotations, told, pictures, images, split or "all")
         found = list(form.read(annotations, images, split or "all"))
         told.begin("images", total=len(found), done=0, drops=False)
         return _write_captions(found, output, annotations, told, pictures)
@@ -131,12 +142,91 @@ def import_captions(
         ) from error
     except OSError as error:
         raise InputError(f"{annotations} to {output}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{annotations}: {not_utf8(error)}") from error
     except _NOT_OF_FORMAT as error:
         told = "" if isinstance(form, RegionFormat) else f"{type(error).__name__}: "
         raise InputError(
             f"{annotations}: not the {name} annotations as published "
             f"({told}{cut(str(error))}); see {form.page} for the layout"
         ) from error
+
+
+class _Listed:
+    """Texts of which the first thousand are kept, and all counted."""
+
+    def __init__(self) -> None:
+        self.first: list[str] = []
+        self.total = 0
+
+    def add(self, *texts: str) -> None:
+        self.first += texts[: max(0, _MOST_LISTED - len(self.first))]
+        self.total += len(texts)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Claim:
+    """An entry whose boxes were written for a picture."""
+
+    where: str
+    published: str
+    parts: int
+    """Names at the end of the picture's path that the entry's path has too."""
+    start: int
+    stop: int = 0
+    """Its lines in the file of boxes."""
+
+
+class _Claims:
+    """The pictures that have boxes, each of one entry: the one whose path names most of the
+    picture's folders. Where two name as many, the picture has none."""
+
+    def __init__(self) -> None:
+        self._by: dict[Path, _Claim] = {}
+        self.cuts: list[tuple[int, int]] = []
+        """Lines in the file of boxes that are of no picture after all."""
+
+    def take(self, image: RegionImage, start: int) -> tuple[str, str]:
+        """Claim a picture for an entry: why it may not have it, and whose boxes go instead."""
+        parts = _common_tail(image.published, image.path)
+        new = _Claim(where=image.where, published=image.published, parts=parts, start=start)
+        old = self._by.get(image.path)
+        if old is None:
+            self._by[image.path] = new
+            return "", ""
+        if old.parts > parts:
+            return f"the picture has boxes in {old.where} already, whose path names its folder", ""
+        if old.start < old.stop:
+            self.cuts.append((old.start, old.stop))
+        old.start = old.stop
+        if old.parts < parts:
+            self._by[image.path] = new
+            return (
+                "",
+                f"{old.where}: the picture is that of {new.where}, whose path names its folder",
+            )
+        return (
+            f"the picture has boxes in {old.where} too",
+            f"{old.where}: the picture has boxes in {new.where} too",
+        )
+
+    def written(self, image: RegionImage, stop: int) -> None:
+        """Note where the lines of a picture's entry end."""
+        self._by[image.path].stop = stop
+
+
+def _common_tail(published: str, path: Path) -> int:
+    """The number of names at the end of two paths that are the same.
+
+    >>> _common_tail("dir_1/x.png", Path("/a/dir_2/x.png"))
+    1
+    """
+    if not published:
+        return len(path.parts)
+    both = zip(
+        reversed(spellings(published)[-1].split("/")), reversed(path.resolve().parts), strict=False
+    )
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
 
 
 class _Pictures:
@@ -178,8 +268,7 @@ def _write_captions(
     pictures: _Pictures,
 ) -> Imported:
     written = without = 0
-    missing: list[str] = []
-    refused: list[str] = []
+    missing, refused = _Listed(), _Listed()
     several = any(len(image.captions) > 1 or image.further for image in found)
     has_long = any(image.growing or image.further for image in found)
     kinds: dict[str, None] = {}
@@ -189,22 +278,22 @@ def _write_captions(
             if not image.captions:
                 without += 1
             elif fault:
-                refused.append(fault)
+                refused.add(fault)
             elif not path.is_file():
-                missing.append(str(image.path))
+                missing.add(str(image.path))
             else:
                 for kind, caption in _by_kind(image, has_long=has_long):
                     told_kind = {"kind": kind} if several else {}
-                    file.write(_line(path, output, caption=caption, **told_kind))
+                    file.write(_line(_place(path, output), caption=caption, **told_kind))
                     kinds[kind] = None
                 written += 1
             told.advance(1)
         if not written:
             raise InputError(_nothing(annotations, missing, refused))
     return Imported(
-        captions=written, without=without, missing=tuple(missing),
-        kinds=tuple(kinds) if several else (), refused=tuple(refused),
-        elsewhere=pictures.elsewhere,
+        captions=written, without=without, missing=tuple(missing.first),
+        num_missing=missing.total, kinds=tuple(kinds) if several else (),
+        refused=tuple(refused.first), num_refused=refused.total, elsewhere=pictures.elsewhere,
     )  # fmt: skip
 
 
@@ -225,23 +314,23 @@ def _write_regions(
     form: RegionFormat,
     output: Path,
     annotations: Path,
+    told: StageProgress,
     pictures: _Pictures,
     images: Path | None,
     split: str,
 ) -> Imported:
     """Write images as they are read: FineHARD has twelve million."""
-    found, captions = _opened(form, annotations, images, split)
+    captions = form.captions
     counts, corners = Counter[str](), CornerCount()
     phrases, folder = False, ""
-    missing: list[str] = []
-    refused: list[str] = []
-    whole: list[str] = []
-    seen: dict[Path, str] = {}
-    own_texts = _new_file(output) if captions else contextlib.nullcontext()
-    with own_texts as texts, _new_file(regions_file(output)) as boxes:
-        for image in found:
+    missing, refused, whole, claims = _Listed(), _Listed(), _Listed(), _Claims()
+    with contextlib.ExitStack() as files:
+        texts, boxes = None, files.enter_context(_new_file(regions_file(output)))
+        for number, image in enumerate(_placed(form.read(annotations, images, split)), start=1):
+            if number % _TOLD_EVERY == 0:
+                told.note(f"{number:,} images read")
             at = f"{image.where}, {image.path.name}"
-            refused += [f"{at}: {cut(each)}" for each in image.left_out]
+            refused.add(*(f"{at}: {cut(each)}" for each in image.left_out))
             frame, fault = None, f"{at}: {cut(image.fault)}" if image.fault else ""
             if not fault and (not image.rows or (captions and not image.caption)):
                 counts["without"] += 1
@@ -250,47 +339,56 @@ def _write_regions(
                 image.path, reason = pictures.find(image.path, sized=image.stated is not None)
                 fault = f"{image.where}: {reason}" if reason else ""
             if not fault and not _is_there(image):
-                missing.append(str(image.path))
+                missing.add(str(image.path))
                 continue
             if not fault:
-                frame, reason = _fit(image, None if captions else seen)
+                frame, reason = frame_of(image)
+                fault = f"{at}: {cut(reason)}" if reason else ""
+            if not fault and not image.caption:
+                reason, other = claims.take(image, counts["regions"])
                 fault = f"{at}: {reason}" if reason else ""
+                refused.add(*filter(None, [other]))
+                counts["given up"] += bool(other)
             if fault:
-                whole.append(fault)
-                refused.append(fault)
+                whole.add(fault)
+                refused.add(fault)
                 continue
-            if texts is not None:
-                texts.write(_line(image.path, output, caption=image.caption))
+            if image.caption and captions is not False:
+                texts = texts or files.enter_context(_new_file(output))
+                counts["captions"] += 1
+                texts.write(_line(_place(image.path, output), caption=image.caption))
             counts["written"] += 1
             counts[frame.change if frame else ""] += 1
             own = os.path.dirname(image.path)
             folder = os.path.commonpath([folder, own]) if folder else own
             phrases |= any("phrases" in row for row in image.rows.values())
             _write_boxes(image, frame, output, boxes, counts)
+            if not image.caption:
+                claims.written(image, counts["regions"])
             if form.assumed and frame is not None:
                 corners.add((given[:4] for given in image.rows), frame.stated)
         if corners.fault:
             raise ValueError(f"{corners.fault}; if they are two corners, use --format hf-xyxy")
         if not counts["written"]:
-            raise InputError(_nothing(annotations, missing, whole or refused, boxes=not captions))
+            raise InputError(
+                _nothing(
+                    annotations,
+                    missing,
+                    whole if whole.total else refused,
+                    boxes=captions is not True,
+                )
+            )
+    _without_lines(regions_file(output), claims.cuts)
     return Imported(
-        captions=captions * counts["written"], boxed=counts["written"], masks=counts["masks"],
-        without=counts["without"], missing=tuple(missing),
-        regions=counts["regions"], cut=counts["cut"], empty=counts["empty"],
-        scaled=counts["scaled"], turned=counts["turned"], refused=tuple(refused), phrases=phrases,
+        captions=counts["captions"], boxed=counts["written"] - counts["given up"],
+        masks=counts["masks"], without=counts["without"], missing=tuple(missing.first),
+        num_missing=missing.total, num_refused=refused.total,
+        regions=counts["regions"] - sum(stop - start for start, stop in claims.cuts),
+        cut=counts["cut"], empty=counts["empty"], repeated=counts["repeated"],
+        scaled=counts["scaled"], turned=counts["turned"], refused=tuple(refused.first),
+        phrases=phrases,
         folder=folder, elsewhere=pictures.elsewhere,
     )  # fmt: skip
-
-
-def _opened(
-    form: RegionFormat, annotations: Path, images: Path | None, split: str
-) -> tuple[Iterator[RegionImage], bool]:
-    """The images of a format with boxes, and whether they have captions."""
-    found = _placed(form.read(annotations, images, split))
-    if form.captions is not None:
-        return found, form.captions
-    some = list(islice(found, 1))
-    return chain(some, found), any(image.caption for image in some)
 
 
 def _is_there(image: RegionImage) -> bool:
@@ -306,17 +404,12 @@ def _is_there(image: RegionImage) -> bool:
     return True
 
 
-def _fit(image: RegionImage, seen: dict[Path, str] | None) -> tuple[Frame | None, str]:
-    """Return how an image's boxes move to its file, and why it cannot be written.
-
-    Args:
-        image: whose file is there.
-        seen: pictures that have boxes, with their entries; None if a picture may come again.
-    """
-    if seen is not None and (other := seen.setdefault(image.path, image.where)) != image.where:
-        return None, f"the picture has boxes in {other} already"
-    frame, fault = frame_of(image)
-    return frame, cut(fault)
+def _without_lines(file: Path, cuts: list[tuple[int, int]]) -> None:
+    """Write a file anew without some of its lines."""
+    if cuts:
+        left = {number for start, stop in cuts for number in range(start, stop)}
+        with file.open(encoding="utf-8") as lines, _new_file(file) as target:
+            target.writelines(line for number, line in enumerate(lines) if number not in left)
 
 
 def _placed(found: Iterable[RegionImage]) -> Iterator[RegionImage]:
@@ -326,6 +419,8 @@ def _placed(found: Iterable[RegionImage]) -> Iterator[RegionImage]:
         for image in found:
             where = image.where
             yield image
+    except UnicodeDecodeError:
+        raise
     except _NOT_OF_FORMAT as error:
         told = f"after {where}: " if where else ""
         raise ValueError(f"{told}{type(error).__name__}: {error}") from error
@@ -337,21 +432,24 @@ def _write_boxes(
     """Write the boxes of an image, moved to its file and cut at its edge."""
     key = "box_xyxyn" if image.shares else "box_xyxy"
     unknown = (math.inf, math.inf) if image.stated is None else checked_size(image.stated)
-    width, height = (1.0, 1.0) if image.shares else frame.size if frame else unknown
-    limits = (width, height, width, height)
+    size = (1.0, 1.0) if image.shares else frame.size if frame else unknown
     seen: set[tuple[Any, ...]] = set()
+    place = _place(image.path, output)
     for given, row in image.rows.items():
         box = moved_box(given[:4], frame, shares=image.shares)
-        inside = tuple(min(max(e, 0.0), end) for e, end in zip(box, limits, strict=True))
-        if inside[0] >= inside[2] or inside[1] >= inside[3] or (*inside, *given[4:]) in seen:
+        inside = cut_box(box, size)
+        if inside is None:
             counts["empty"] += 1
+            continue
+        if (*inside, *given[4:]) in seen:
+            counts["repeated"] += 1
             continue
         seen.add((*inside, *given[4:]))
         counts["cut"] += inside != box
         counts["masks"] += "mask" in row
         if "mask" in row and frame is not None:  # whose size is that of the stated picture
             row = {**row, **dict(zip(("width", "height"), frame.size, strict=True))}
-        file.write(_line(image.path, output, **{key: inside}, **row))
+        file.write(_line(place, **{key: inside}, **row))
         counts["regions"] += 1
 
 
@@ -362,20 +460,22 @@ def _new_file(path: Path) -> Iterator[IO[str]]:
         yield file
 
 
-def _line(path: Path, output: Path, **values: Any) -> str:
-    place = os.path.relpath(path.resolve(), output.resolve().parent)
+def _place(path: Path, output: Path) -> str:
+    """A picture's path from the folder of a file."""
+    return os.path.relpath(path.resolve(), output.resolve().parent)
+
+
+def _line(place: str, **values: Any) -> str:
     return json.dumps({"path": place, **values}, ensure_ascii=False) + "\n"
 
 
-def _nothing(
-    annotations: Path, missing: list[str], refused: Sequence[str] = (), *, boxes: bool = False
-) -> str:
+def _nothing(annotations: Path, missing: _Listed, refused: _Listed, *, boxes: bool = False) -> str:
     what = "image" if boxes else "captioned image"
-    if refused:
-        return f"{annotations}: none of {len(refused)} entries can be right; {refused[0]}"
-    if missing:
+    if refused.total:
+        return f"{annotations}: none of {refused.total} entries can be right; {refused.first[0]}"
+    if missing.total:
         return (
-            f"{annotations}: none of {len(missing)} {what}s is there (first: "
-            f"{missing[0]}); give their folder with --images"
+            f"{annotations}: none of {missing.total} {what}s is there (first: "
+            f"{missing.first[0]}); give their folder with --images"
         )
     return f"{annotations}: no {what}{' with a box' * boxes}; check --split and --format"

@@ -8,6 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from glit.images.formats import IMAGE_SUFFIXES, suffix_of
+from glit.storage.members import hidden_part
 
 _DIGITS = re.compile(r"(\d{5,})$")
 
@@ -44,7 +45,7 @@ class NamedFiles:
         if self._by is None:
             self._by = defaultdict(list)
             for folder, folders, names in os.walk(self._folder):
-                folders.sort()
+                folders[:] = sorted(each for each in folders if not hidden_part(f"{each}/"))
                 for name in sorted(names):
                     if suffix_of(name) in IMAGE_SUFFIXES:
                         path = Path(folder, name)

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import posixpath
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,7 +19,15 @@ from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of,
 from glit.inputs.csv_rows import csv_rows, lower_case_note
 from glit.inputs.files import ImageFiles
 from glit.runtime.prefetch import map_ahead
-from glit.storage.members import SUFFIXES, is_shard, sidecar_roles, spelt_on_disk, stem
+from glit.storage.members import (
+    MARK,
+    SUFFIXES,
+    hidden_part,
+    is_shard,
+    sidecar_roles,
+    spelt_on_disk,
+    stem,
+)
 from glit.storage.store import Entry, Store
 
 _LIST_SUFFIXES = (".txt", ".csv", ".jsonl")
@@ -124,14 +133,19 @@ def refuse_images_folder(output: str, root: str) -> None:
 
 
 def entries(
-    source: Source, *, sidecars: Sequence[str] = (), work: Store | None = None
+    source: Source,
+    *,
+    sidecars: Sequence[str] = (),
+    work: Store | None = None,
+    hidden: Counter[str] | None = None,
 ) -> Iterator[Entry]:
     """The input files, unsorted, as one listing gives them.
 
     A folder gives its image files, by suffix and, where a name leaves open what a file is, by first
     bytes, also those that ingest drops as ``unsupported_format``; if it has none that glit decodes,
     the images in its shards. A glob or a list gives exactly what it names, and of shards the images
-    in them.
+    in them. Hidden and system folders are passed over in folders and shards, unless a glob or a
+    list names them.
 
     Args:
         source: what to list.
@@ -139,12 +153,14 @@ def entries(
             them has role 1, and so on.
         work: the work folder of the build, where the indexes of tars are kept; None keeps none.
             What it and the dataset's ``data`` hold is no input, should they lie below the root.
+        hidden: counts by folder what is passed over; None counts nothing.
     """
+    hidden = Counter() if hidden is None else hidden
     files = ImageFiles(source.root, index="" if work is None else work.root)
     own = () if work is None else _own_folders(files, work)
     found_images = False
     shards: list[Entry] = []
-    for entry in _found(source, files, sidecars):
+    for entry in _found(source, files, sidecars, hidden):
         if entry.path.startswith(own):
             continue
         if is_shard(entry.path):
@@ -160,7 +176,7 @@ def entries(
             pool, lambda each: list(files.members(each, beside=sidecars)), shards,
             most=2 * _SHARDS_AT_ONCE,
         ):  # fmt: skip
-            yield from members
+            yield from (each for each in members if not _passed_over(each, "", hidden))
 
 
 def has_at_most(source: Source, most: int) -> bool:
@@ -169,7 +185,7 @@ def has_at_most(source: Source, most: int) -> bool:
     It lists no more than it needs, and opens no shard.
     """
     shards = number = 0
-    for entry in _found(source, ImageFiles(source.root), ()):
+    for entry in _found(source, ImageFiles(source.root), (), Counter()):
         shards += is_shard(entry.path)
         number += not is_shard(entry.path)
         if number > most or (shards and (source.pattern or source.list_file)):
@@ -191,7 +207,9 @@ def _own_folders(files: Store, work: Store) -> tuple[str, ...]:
     return ()
 
 
-def _found(source: Source, files: ImageFiles, sidecars: Sequence[str]) -> Iterator[Entry]:
+def _found(
+    source: Source, files: ImageFiles, sidecars: Sequence[str], hidden: Counter[str]
+) -> Iterator[Entry]:
     """Images, shards, and files beside images."""
     if source.list_file:
         yield from _listed(source, files, sidecars)
@@ -199,11 +217,24 @@ def _found(source: Source, files: ImageFiles, sidecars: Sequence[str]) -> Iterat
     roles = sidecar_roles(sidecars)
     for entry in files.walk():
         if _wanted(entry, source.pattern):
-            yield entry
+            if not _passed_over(entry, source.pattern, hidden):
+                yield entry
+        elif hidden_part(entry.path):
+            continue
         elif role := roles.get(posixpath.splitext(entry.path)[1]):
             yield entry._replace(role=role)
         elif not source.pattern and tells_nothing(entry.path) and files.is_picture(entry):
             yield entry
+
+
+def _passed_over(entry: Entry, pattern: str, hidden: Counter[str]) -> bool:
+    """Return whether a file is in a hidden or a system folder that no pattern names; count it."""
+    path = entry.path.partition(MARK)[2] or entry.path
+    part = hidden_part(path)
+    if not part or part in pattern.split("/"):
+        return False
+    hidden[part] += entry.role == 0
+    return True
 
 
 def _wanted(entry: Entry, pattern: str) -> bool:
@@ -240,7 +271,7 @@ def _listed(source: Source, files: Store, sidecars: Sequence[str]) -> Iterator[E
 def _paths_in_list(source: Source) -> Iterator[str]:
     for number, name in _names_in_list(source.list_file):
         path = _relative(name, source, number)
-        is_local = "://" not in source.root and not path.isascii() and "\0" not in path
+        is_local = "://" not in source.root
         yield spelt_on_disk(source.root, path) if is_local else path
 
 

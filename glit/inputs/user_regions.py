@@ -8,17 +8,23 @@ and ``height`` are those of the picture that the box is in.
 from __future__ import annotations
 
 import json
+import math
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from glit.errors import InputError, closest
+from glit.data.frames import checked_size
+from glit.data.json_files import load_json
+from glit.errors import InputError, closest, cut
 from glit.inputs.lookup import UserTable
 from glit.inputs.region_file import BOXES, SHARES
 from glit.inputs.user_tables import EMPTY_CELLS, PATH_KEYS, finder, pick, rows_of, sorted_table
+from glit.published.label_exports import coco_images
+from glit.published.region_image import cut_box
 from glit.storage.members import is_utf8
 from glit.storage.store import Store
 
@@ -36,6 +42,11 @@ _OTHERS = ("label", "score", "source", "sentences", "phrases", "mask", *_SIZE)
 _LISTS = ("sentences", "phrases")
 _LARGEST_SHARE = 1.5
 """Above it, a number cannot be meant as a share of the image."""
+
+
+_NOT_COCO = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""Errors that reading other JSON raises."""
+_MOST_NAMED = 3
 
 
 def prepare_regions(regions: str, *, image_root: str, work: Store) -> UserTable:
@@ -127,36 +138,30 @@ def _is_number(value: Any) -> bool:
 
 
 def _coco(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The annotations of a file in COCO's layout; MDETR's ``tokens_positive`` are phrases."""
+    """The boxes of a file in COCO's layout, as an import takes them, numbered through; MDETR's
+    ``tokens_positive`` are phrases. A warning says what is left out."""
+    left_out: list[str] = []
+    number = 0
     try:
-        found = json.loads(file.read_text(encoding="utf-8-sig"))
-        images = {image["id"]: image for image in found["images"]}
-        labels = {each["id"]: each["name"] for each in found.get("categories", ())}
-        if len(images) < len(found["images"]) or len(labels) < len(found.get("categories", ())):
-            raise ValueError("two images, or two categories, have one id")
-        for number, each in enumerate(found["annotations"], start=1):
-            image = images[each["image_id"]]
-            row = {
-                "path": image["file_name"],
-                "box_xywh": each["bbox"],
-                "label": labels.get(each.get("category_id"), ""),
-                "score": each.get("score"),
-                "phrases": _quoted(each.get("tokens_positive"), image.get("caption")),
-            }
-            size = {key: image[key] for key in _SIZE if image.get(key) is not None}
-            yield number, {**row, **size}
-    except RecursionError as error:
-        raise InputError(f"{file}: nested too deep to be COCO's JSON") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        for image, name in coco_images(load_json(file), phrases=True):
+            left_out += [image.fault] if image.fault else image.left_out
+            size = () if image.stated is None else checked_size(image.stated)
+            for given, row in image.rows.items() if not image.fault else ():
+                box = cut_box(given[:4], size or (math.inf, math.inf))
+                if box is None:
+                    left_out.append(f"{image.where}: a box of which nothing is inside its picture")
+                    continue
+                number += 1
+                stated = dict(zip(_SIZE, size, strict=False))
+                yield number, {"path": name, "box_xyxy": list(box), **row, **stated}
+    except _NOT_COCO as error:
         raise InputError(
             f"{file}: not COCO's JSON with images, annotations and categories "
-            f"({type(error).__name__}: {error}); other regions go in .jsonl, .csv or .parquet"
+            f"({type(error).__name__}: {cut(str(error))}); other regions go in .jsonl, .csv or "
+            ".parquet"
         ) from error
-
-
-def _quoted(spans: Any, caption: Any) -> Any:
-    """Spans with the words that they have in the caption of the same file, which need not be that
-    of the build."""
-    if not isinstance(spans, list) or not isinstance(caption, str):
-        return spans
-    return [[first, last, caption[first:last]] for first, last in spans]
+    if left_out and not number:
+        raise InputError(f"{file}: none of {len(left_out)} entries can be right; {left_out[0]}")
+    if left_out:
+        some = "; ".join(left_out[:_MOST_NAMED]) + ("; …" if len(left_out) > _MOST_NAMED else "")
+        warnings.warn(f"{file.name}: {len(left_out)} entries are left out: {some}", stacklevel=2)

@@ -212,8 +212,10 @@ def finder(file: Path, image_root: str, where: str) -> Callable[[str], str]:
     beside = "." if _is_address(where) else os.path.relpath(file.resolve().parent, root)
 
     def find(path: str) -> str:
-        found = _relative(path, root, beside)
-        return found if found.isascii() or "\0" in found else spelt_on_disk(root, found)
+        found = spelt_on_disk(root, _relative(path, root, beside))
+        if "\\" in path and not _exists(root / found):
+            return spelt_on_disk(root, _relative(path.replace("\\", "/"), root, beside))
+        return found
 
     return find
 

@@ -29,8 +29,6 @@ _HEADER = 30
 _SLACK = 1024
 """Bytes by which the first bytes of a member may be longer when packed: its Huffman codes."""
 _ENCRYPTED = 0x1
-_RESOURCES = "__MACOSX/"
-"""The folder in which macOS keeps what is of files and is no file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +57,7 @@ def scan_zip(file: Any, size: int) -> Iterator[Member]:
     shared = _sharing(infos)
     seen: dict[str, int] = {}
     for at, info in enumerate(infos):
-        if not info.filename.endswith("/") and not info.filename.startswith(_RESOURCES):
+        if not info.filename.endswith("/"):
             yield _member(info, size, seen, shares=at in shared)
 
 

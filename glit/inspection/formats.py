@@ -86,9 +86,13 @@ def _of_folder(path: Path) -> str:
         return "iiw"
     if (path / "Annotations").is_dir() and (path / "JPEGImages").is_dir():
         return "voc"
-    if (path / "labels").is_dir() and any(
-        each.is_file() for pattern in _YOLO_NAMES for each in path.glob(pattern)
+    labels = [path / "labels", *(each / "labels" for each in sorted(path.iterdir()))]
+    places = (path, *(each for each in labels[:1] if each.is_dir()))
+    if any(each.is_dir() for each in labels) and any(
+        each.is_file() for place in places for name in _YOLO_NAMES for each in place.glob(name)
     ):
+        return "yolo"
+    if (path / "obj.names").is_file():
         return "yolo"
     if (path / _YOLO_NAMES[-1]).is_file() and any(
         each.name != _YOLO_NAMES[-1] for each in path.glob("*.txt")
@@ -149,6 +153,8 @@ def _of_file(path: Path) -> str:
             return known
         table = TableShard(str(path), path.name, size=path.stat().st_size)
         return "images" if table.has_images else known
+    if suffix in (".yaml", ".yml"):
+        return "yolo" if re.search(r"^names\s*:", path.read_text("utf-8-sig"), re.MULTILINE) else ""
     if suffix in (".csv", ".tsv"):
         with path.open(encoding="utf-8-sig") as file:
             first = file.readline(_HEAD)
@@ -201,8 +207,7 @@ def _of_layout(path: Path, head: str) -> str:
     if "tokens_positive" in keys:
         return "mdetr"
     if "bbox" in keys:
-        is_lvis = "coco_url" in keys and "file_name" not in keys
-        return "coco-instances" if is_lvis else "regions"
+        return "coco-instances"
     return "coco" if "caption" in keys else ""
 
 

@@ -86,7 +86,7 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
                 raise InputError(
                     f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP, GIF"
                     " and AVIF files in the folder and below it, then in .tar, .zip and .parquet"
-                    " files)"
+                    " files)" + f"; {sum(now.hidden.values())} in hidden folders" * bool(now.hidden)
                 )
             if before is None:
                 note_user_files(plan, now, progress)

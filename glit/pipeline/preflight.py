@@ -34,7 +34,17 @@ _MOST_NAMED = 3
 
 
 def note_user_files(plan: Plan, now: ScannedFiles, progress: StageProgress) -> None:
-    """Say what kinds of captions the user's file has, and which of its paths no image has."""
+    """Say what kinds of captions the user's file has, which of its paths no image has, and how many
+    images were passed over."""
+    if total := sum(now.hidden.values()):
+        folders = ", ".join(
+            f"{name} {number}" for name, number in sorted(now.hidden.items())[:_MOST_NAMED]
+        )
+        more = ", …" if len(now.hidden) > _MOST_NAMED else ""
+        progress.note(
+            f"{total} images in hidden or system folders are passed over ({folders}{more}); a list "
+            "of files takes what it names"
+        )
     if plan.brought is not None and plan.brought.kinds:
         kinds = ", ".join(plan.brought.kinds)
         progress.note(f"{plan.brought.name}: captions of the kinds {kinds}")

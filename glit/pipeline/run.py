@@ -27,7 +27,7 @@ from glit.stages.dedup import Duplicate, find_duplicates
 from glit.stages.ingest import Ingest, IngestConfig
 from glit.work.finished import not_finished
 from glit.work.folder import BEFORE, Work
-from glit.work.listing import Chunk
+from glit.work.listing import Chunk, Twins, labels_in_listing
 from glit.work.open_work import OpenWork
 from glit.work.state import note_versions
 from glit.work.tables import drops_by_reason, read_table, sum_tokens, tables_ahead, write_table
@@ -35,7 +35,16 @@ from glit.work.tables import drops_by_reason, read_table, sum_tokens, tables_ahe
 _FEWEST_COUNTED = 100
 _DUPLICATES = "duplicates-"
 _DUPLICATES_BEFORE = f"duplicates{BEFORE}"
-_SCHEMA = pa.schema([("chunk", pa.int64()), ("row", pa.int64()), *DUPLICATES_SCHEMA])
+_SCHEMA = pa.schema(
+    [
+        ("chunk", pa.int64()),
+        ("row", pa.int64()),
+        *DUPLICATES_SCHEMA,
+        ("kept_chunk", pa.int64()),
+        ("kept_row", pa.int64()),
+        ("labels", pa.string()),
+    ]
+)
 
 
 def run_and_publish(opened: OpenWork, chunks: list[Chunk], *, appending: bool = False) -> Manifest:
@@ -256,11 +265,21 @@ def leave_out_duplicates(work: Work, chunks: list[Chunk]) -> tuple[list[Chunk], 
         spill = work.store.full("") if work.store.is_local else None
         near_bits = work.plan.config(IngestConfig).near_duplicates
         read = tables_ahead(work.store, (work.table(Ingest.name, chunk) for chunk in chunks))
-        tables = zip((chunk.index for chunk in chunks), read, strict=True)
+        labels = labels_in_listing(work.store.for_arrow("listing.parquet"), chunks)
+        tables = (
+            (chunk.index, _joined(table, own))
+            for chunk, table, own in zip(chunks, read, labels, strict=True)
+        )
         found = find_duplicates(tables, near_bits=near_bits, spill=spill)
         rows = pa.Table.from_pylist([asdict(each) for each in found], schema=_SCHEMA)
         write_table(work.store, name, rows)
     return _without(chunks, found), found
+
+
+def _joined(table: pa.Table, labels: pa.Table) -> pa.Table:
+    for name in labels.column_names:
+        table = table.append_column(name, labels[name])
+    return table
 
 
 def require_finished(work: Work, listed: list[Chunk], *, wanted_by: str) -> None:
@@ -289,22 +308,42 @@ def _move_renamed(work: Work, stages: list[str], chunks: list[Chunk]) -> None:
     if found is None:  # nothing tells
         return
     for now, before in zip(chunks, _without(chunks, found), strict=True):
-        for stage in stages if now.skip != before.skip else ():
+        same = (now.skip, now.twins) == (before.skip, before.twins)
+        for stage in () if same else stages:
             work.move_aside(stage, before)
 
 
 def _without(chunks: list[Chunk], found: list[Duplicate]) -> list[Chunk]:
     skips: dict[int, list[int]] = {}
+    twins: dict[int, dict[int, list[Duplicate]]] = {}
     for duplicate in found:
         skips.setdefault(duplicate.chunk, []).append(duplicate.row)
-    return [replace(each, skip=tuple(sorted(skips.get(each.index, ())))) for each in chunks]
+        if duplicate.labels:
+            of_chunk = twins.setdefault(duplicate.kept_chunk, {})
+            of_chunk.setdefault(duplicate.kept_row, []).append(duplicate)
+    return [
+        replace(
+            each,
+            skip=tuple(sorted(skips.get(each.index, ()))),
+            twins=tuple(
+                Twins(
+                    row=row,
+                    paths=tuple(twin.source_path for twin in own),
+                    labels=tuple(twin.labels for twin in own),
+                )
+                for row, own in sorted(twins.get(each.index, {}).items())
+            ),
+        )
+        for each in chunks
+    ]
 
 
 def _duplicates(work: Work, chunks: list[Chunk]) -> str:
-    """Name of the table of duplicates, by the names of the tables that they are found in."""
+    """Name of the table of duplicates, by the names of the tables that they are found in, and by
+    the captions and regions of their images."""
     digest = hashlib.sha256()
     for chunk in chunks:
-        digest.update(work.table(Ingest.name, chunk).encode())
+        digest.update(f"{work.table(Ingest.name, chunk)} {' '.join(chunk.beside)}".encode())
     return f"{_DUPLICATES}{digest.hexdigest()[:12]}.parquet"
 
 

@@ -33,6 +33,10 @@ Reader = Callable[[Path, Path | None, str | None], Iterator[AnnotatedImage]]
 """Annotations, folder with the images, and split."""
 
 
+def _folder_of(annotations: Path) -> Path:
+    return annotations if annotations.is_dir() else annotations.parent
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptionFormat:
     """Images with captions."""
@@ -57,21 +61,19 @@ class RegionFormat:
 
     read: Callable[[Path, Path | None, str | None], Iterator[RegionImage]]
     captions: bool | None = True
-    """True if an image has a caption; False for boxes with labels; None where the file decides."""
+    """True if an image has a caption; False for boxes with labels; None if one may have."""
     corners: Literal["xyxy", "xywh", "cxcywh", ""] = "xyxy"
     """What the file's boxes are: two corners, a corner and a size, or a centre and a size; empty
     if any two corners will do."""
     assumed: bool = False
     """True if ``corners`` are ``xywh`` by a convention that not every file keeps."""
+    folder_of: Callable[[Path], Path] = _folder_of
+    """The folder of pictures, of the annotations."""
     page: ClassVar[str] = "docs/regions.md"
 
     def picture_folder(self, annotations: Path, images: Path | None) -> Path:
         """The folder below which pictures may be: the user's, else that of the annotations."""
-        return images or _folder_of(annotations)
-
-
-def _folder_of(annotations: Path) -> Path:
-    return annotations if annotations.is_dir() else annotations.parent
+        return images or self.folder_of(annotations)
 
 
 FORMATS: dict[str, CaptionFormat | RegionFormat] = {
@@ -95,9 +97,9 @@ FORMATS: dict[str, CaptionFormat | RegionFormat] = {
     "hf": RegionFormat(read=hub.hub, captions=None, corners="xywh", assumed=True),
     "hf-xyxy": RegionFormat(read=partial(hub.hub, corners="xyxy"), captions=None),
     "mdetr": RegionFormat(read=regions.mdetr, corners="xywh"),
-    "odvg": RegionFormat(read=regions.odvg),
+    "odvg": RegionFormat(read=regions.odvg, captions=None),
     "refcoco": RegionFormat(read=regions.refcoco, corners="xywh"),
-    "tao": RegionFormat(read=tao.tao),
+    "tao": RegionFormat(read=tao.tao, captions=None),
     "visual-genome": RegionFormat(read=regions.visual_genome, corners="xywh"),
     "coco-instances": RegionFormat(
         read=label_exports.coco_instances, captions=False, corners="xywh"
@@ -106,7 +108,12 @@ FORMATS: dict[str, CaptionFormat | RegionFormat] = {
     "label-studio": RegionFormat(read=label_exports.label_studio, captions=False, corners="xywh"),
     "labelme": RegionFormat(read=label_folders.labelme, captions=False, corners=""),
     "voc": RegionFormat(read=label_folders.voc, captions=False),
-    "yolo": RegionFormat(read=label_folders.yolo, captions=False, corners="cxcywh"),
+    "yolo": RegionFormat(
+        read=label_folders.yolo,
+        captions=False,
+        corners="cxcywh",
+        folder_of=label_folders.yolo_folder,
+    ),
 }
 """By the name that ``--format`` takes."""
 

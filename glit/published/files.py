@@ -12,15 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from glit.errors import InputError, cut
-from glit.storage.members import spelt_on_disk
+from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of
+from glit.storage.members import spellings, spelt_on_disk
 
 T = TypeVar("T")
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
-
 _MOST_FILES = 10_000
 ALL = "all"
 """The value of ``--split`` for every part."""
@@ -209,18 +208,44 @@ def check_regular(path: Path) -> None:
 
 
 def on_disk(path: Path, folder: Path) -> Path:
-    """A picture's path in the Unicode form that the file has: macOS writes ``é`` as two."""
-    if str(path).isascii() or leads_out(path, folder) or "\0" in str(path):
+    """A picture's path as the disk spells it; see :func:`glit.storage.members.spelt_on_disk`."""
+    if leads_out(path, folder):
         return path
     return folder / spelt_on_disk(folder, Path(os.path.relpath(path, folder)).as_posix())
 
 
 def with_suffix(path: Path) -> Path:
     """The image file of a name that may lack its suffix."""
-    if path.suffix.lower() in IMAGE_SUFFIXES:
+    if suffix_of(path.name) in IMAGE_SUFFIXES | OTHER_IMAGE_SUFFIXES:
         return path
-    candidates = [path.with_name(path.name + suffix) for suffix in IMAGE_SUFFIXES]
-    return next((c for c in candidates if c.is_file()), candidates[0])
+    names = sorted(os.listdir(path.parent)) if path.parent.is_dir() else []
+    found = (
+        n for n in names if os.path.splitext(n)[0] == path.name and suffix_of(n) in IMAGE_SUFFIXES
+    )
+    return path.with_name(next(found, f"{path.name}.jpg"))
+
+
+def published_place(published: str, images: Path | None, *, least: int = 1) -> Path:
+    """The longest tail of a published path, of ``least`` names or more, below the image folder;
+    where none is there, of one of its :func:`glit.storage.members.spellings`.
+
+    Raises:
+        ValueError: the path has fewer names.
+    """
+    if images is None:
+        return Path(published)
+    places = [_tails(spelling, images, least) for spelling in spellings(published)]
+    if not places[0]:
+        raise ValueError(f"{published!r:.80} is no path of a picture")
+    for path in (path for tails in places for path in tails):
+        if path.is_file() or (path := on_disk(path, images)).is_file():
+            return path
+    return places[0][-1]
+
+
+def _tails(published: str, images: Path, least: int) -> list[Path]:
+    names = [name for name in PurePosixPath(published).parts if name not in ("/", ".", "..")]
+    return [images.joinpath(*names[first:]) for first in range(len(names) - least + 1)]
 
 
 class _Plain(pickle.Unpickler):

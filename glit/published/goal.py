@@ -12,7 +12,15 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from glit.data.json_files import json_array
-from glit.published.files import IMAGE_SUFFIXES, AnnotatedImage, Segment, annotated, no_parts, whole
+from glit.images.formats import IMAGE_SUFFIXES
+from glit.published.files import (
+    AnnotatedImage,
+    Segment,
+    annotated,
+    no_parts,
+    published_place,
+    whole,
+)
 from glit.published.region_image import RegionImage
 from glit.text.spans import find_phrase
 
@@ -93,7 +101,8 @@ def goal_segments(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     for number, entry in enumerate(json_array(annotations), start=1):
         image = RegionImage(path=folder, where=f"entry {number}", shares=False)
         with image.whole():
-            image.path = published_place(entry["original_filename"], folder)
+            image.published = entry["original_filename"]
+            image.path = published_place(image.published, folder)
             image.say(entry["original_caption"])
             for at, each in enumerate(entry["segment"], start=1):
                 with image.record(f"segment {at}"):
@@ -126,18 +135,3 @@ def _segment(entry: dict[str, Any], images: Path | None, whole: Path) -> Path:
     # the folder belongs to the name: every folder has its own original_image.jpg
     path = published_place(entry["filename"], images, least=2)
     return whole if path.name == "original_image.jpg" and not path.is_file() else path
-
-
-def published_place(published: str, images: Path | None, *, least: int = 1) -> Path:
-    """The longest tail of a published path, of ``least`` names or more, below the image folder.
-
-    Raises:
-        ValueError: the path has fewer names.
-    """
-    if images is None:
-        return Path(published)
-    names = [name for name in PurePosixPath(published).parts if name not in ("/", ".", "..")]
-    tails = [images.joinpath(*names[first:]) for first in range(len(names) - least + 1)]
-    if not tails:
-        raise ValueError(f"{published!r:.80} is no path of a picture")
-    return next((path for path in tails if path.is_file()), tails[-1])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
+import math
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -16,13 +16,10 @@ from glit.data.frames import checked_size, stated_size, xywh_corners
 from glit.data.json_files import json_array, load_json
 from glit.data.rle import Runs, decode_rle, encode_rle, read_rle
 from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of
-from glit.published.files import licence_names, stated_origin, whole
-from glit.published.goal import published_place
-from glit.published.region_image import RegionImage, as_number, named, outline
+from glit.published.files import licence_names, published_place, stated_origin, whole
+from glit.published.region_image import RegionImage, as_number, named, outline, turned_box
 from glit.published.xml_files import xml_entries
 
-_UPLOADED = re.compile(r"^[0-9a-f]{8}-(?=.)")
-"""What Label Studio puts before the name of an uploaded picture."""
 _NO_REGIONS = {"choices", "datetime", "number", "pairwise", "rating", "relation", "taxonomy",
                "textarea"}  # fmt: skip
 """Types of Label Studio's results that are no regions."""
@@ -41,21 +38,44 @@ def coco_file_name(image: dict[str, Any]) -> str:
 @whole
 def coco_instances(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     """``instances_val2017.json`` of COCO (cocodataset.org, format of data) or ``lvis_v1_val.json``:
-    boxes with their category, and polygons or run lengths as masks. Crowds are left out."""
-    values = load_json(annotations)
-    labels = _category_names(values["categories"])
-    times = Counter(_id(entry, "id") for entry in values["images"])
+    boxes with their category, and polygons or run lengths as masks. Crowds are left out.
+
+    Of a box that CVAT turned (``attributes.rotation``), the box around it is taken, and its corners
+    as the mask.
+    """
+    for image, name in coco_images(load_json(annotations), phrases=False):
+        image.path = folder
+        if name or not image.fault:
+            with image.whole():
+                image.published = name
+                image.path = published_place(image.published, folder)
+        yield image
+
+
+def coco_images(values: dict[str, Any], *, phrases: bool) -> Iterator[tuple[RegionImage, str]]:
+    """Yield the images of a file in COCO's layout, with their names in the file; an empty one for
+    a fault that is of no image.
+
+    Args:
+        values: of the file.
+        phrases: whether MDETR's ``tokens_positive`` are read, as phrases: spans of the caption
+            that its image has in the file, with their words.
+    """
+    annotations = values["annotations"]
+    labels = _category_names(values.get("categories") or [])
+    times = Counter(id_of(entry, "id") for entry in values["images"])
     boxes: dict[Any, list[tuple[int, dict[str, Any]]]] = {}
-    for number, each in enumerate(values["annotations"], start=1):
-        boxes.setdefault(_id(each, "image_id"), []).append((number, each))
-    licences = licence_names(values)
+    for number, each in enumerate(annotations, start=1):
+        boxes.setdefault(id_of(each, "image_id"), []).append((number, each))
+    licences, has_crowds = licence_names(values), _has_crowds(annotations)
     for number, entry in enumerate(values["images"], start=1):
-        image = RegionImage(path=folder, where=f"images, entry {number}", shares=False)
+        image, name = RegionImage(path=Path(), where=f"images, entry {number}", shares=False), ""
         with image.whole():
-            image.path = published_place(coco_file_name(entry), folder)
+            name = coco_file_name(entry)
             image.stated = stated_size(entry)
+            checked_size(image.stated or (1, 1))
             image.licence, image.address = stated_origin(entry, licences)
-            key = _id(entry, "id")
+            key = id_of(entry, "id")
             found = boxes.pop(key, ())
             if key is None or times[key] > 1:
                 raise ValueError(
@@ -63,11 +83,32 @@ def coco_instances(annotations: Path, folder: Path) -> Iterator[RegionImage]:
                 )
             for at, each in found:
                 with image.record(f"annotation {at}"):
-                    _add_instance(image, each, labels)
-        yield image
+                    spans = _phrases(each, entry) if phrases else ()
+                    _add_instance(image, each, labels, spans, has_crowds=has_crowds)
+        yield image, name
     for key, found in boxes.items():
         fault = f"no image has the id {key!r:.40} ({len(found)} boxes)"
-        yield RegionImage(path=folder, where=f"annotation {found[0][0]}", fault=fault)
+        yield RegionImage(path=Path(), where=f"annotation {found[0][0]}", fault=fault), ""
+
+
+def _has_crowds(annotations: list[Any]) -> bool:
+    """Return whether ``iscrowd`` says that a box is of many things. CVAT, whose annotations have an
+    attribute ``occluded``, says by it that a mask was painted; where all have it, it says nothing.
+    """
+    known = [each for each in annotations if isinstance(each, dict)]
+    attributes = [each["attributes"] for each in known if isinstance(each.get("attributes"), dict)]
+    is_of_cvat = any("occluded" in each for each in attributes)
+    return not is_of_cvat and not all(each.get("iscrowd") for each in known)
+
+
+def _phrases(each: dict[str, Any], image: dict[str, Any]) -> list[list[Any]]:
+    """Spans with the words that they have in the caption of the same file, which need not be that
+    of the build."""
+    caption = image.get("caption")
+    spans = [[first, last] for first, last in each.get("tokens_positive") or ()]
+    if not isinstance(caption, str):
+        return spans
+    return [[first, last, caption[first:last]] for first, last in spans]
 
 
 def _category_names(categories: list[dict[str, Any]]) -> dict[Any, str]:
@@ -84,37 +125,58 @@ def _category_names(categories: list[dict[str, Any]]) -> dict[Any, str]:
     return found
 
 
-def _id(entry: Any, key: str) -> int | float | str | None:
+def id_of(entry: Any, key: str) -> int | float | str | None:
     """The id under a key, of pandas ``1.0`` for 1; None if there is none."""
     found = entry.get(key) if isinstance(entry, dict) else None
     return found if isinstance(found, int | float | str) else None
 
 
-def _add_instance(image: RegionImage, each: dict[str, Any], labels: dict[Any, str]) -> None:
-    if each.get("iscrowd"):
+def _add_instance(
+    image: RegionImage,
+    each: dict[str, Any],
+    labels: dict[Any, str],
+    spans: Sequence[Sequence[Any]],
+    *,
+    has_crowds: bool,
+) -> None:
+    if has_crowds and each.get("iscrowd"):
         raise ValueError("a crowd, whose box is of no single thing")
-    box = xywh_corners([as_number(edge) for edge in each["bbox"]])
-    if each["category_id"] not in labels:
-        raise ValueError(f"no category has the id {each['category_id']!r:.40}")
+    category = each.get("category_id") if not labels else each["category_id"]
+    if category is not None and category not in labels:
+        raise ValueError(f"no category has the id {category!r:.40}")
+    box, corners = instance_box(each)
     image.add(
         box,
-        label=labels[each["category_id"]],
+        key="phrases",
+        label="" if category is None else labels[category],
         score=each.get("score"),
-        segmentation=each.get("segmentation") if image.stated else None,
+        spans=spans,
+        segmentation=(each.get("segmentation") or corners) if image.stated else None,
     )
+
+
+def instance_box(
+    each: dict[str, Any],
+) -> tuple[Sequence[float], list[list[float]] | None]:
+    """The box of COCO's annotation; of a turned one the box around it, and its corners."""
+    attributes = each.get("attributes")
+    rotation = attributes.get("rotation") if isinstance(attributes, dict) else None
+    return turned_box(xywh_corners([as_number(edge) for edge in each["bbox"]]), rotation)
 
 
 @whole
 def cvat(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     """CVAT for images 1.1 (docs.cvat.ai, CVAT format): ``annotations.xml``, pixels from the edge.
 
-    Polygons and masks get a mask. Turned boxes are left out, and what has no box: lines, points.
+    Polygons, masks and turned boxes get a mask; the box is the one around it. What has no box is
+    left out: lines, points.
     """
     number = 0
     for number, entry in enumerate(xml_entries(annotations, "image"), start=1):
         image = RegionImage(path=folder, where=f"image {number}", shares=False)
         with image.whole():
-            image.path = published_place(f"images/{entry.attrib['name']}", folder)
+            image.published = f"images/{entry.attrib['name']}"
+            image.path = published_place(image.published, folder)
             image.stated = (int(entry.attrib["width"]), int(entry.attrib["height"]))
             for at, shape in enumerate(entry, start=1):
                 if shape.tag != "tag":
@@ -127,14 +189,14 @@ def cvat(annotations: Path, folder: Path) -> Iterator[RegionImage]:
 
 def _add_cvat(image: RegionImage, shape: ET.Element) -> None:
     of = shape.attrib
-    if as_number(of.get("rotation", 0)):
-        raise ValueError(f"a {shape.tag} turned by {of['rotation']} degrees, which is no box")
-    segmentation: Any = None
+    rotation, segmentation = of.get("rotation"), None
+    box: Sequence[float]
     if shape.tag == "box":
         box = tuple(as_number(of[key]) for key in ("xtl", "ytl", "xbr", "ybr"))
+        box, segmentation = turned_box(box, rotation)
     elif shape.tag == "ellipse":
         x, y, across, down = (as_number(of[key]) for key in ("cx", "cy", "rx", "ry"))
-        box = (x - across, y - down, x + across, y + down)
+        box = _around_ellipse((x, y), (across, down), rotation)
     elif shape.tag == "polygon":
         edges = [as_number(e) for point in of["points"].split(";") for e in point.split(",")]
         box, segmentation = outline(list(zip(edges[::2], edges[1::2], strict=True)))
@@ -144,6 +206,20 @@ def _add_cvat(image: RegionImage, shape: ET.Element) -> None:
     else:
         raise ValueError(f"a {shape.tag[:30]}, which has no box")
     image.add(box, label=of["label"], segmentation=segmentation)
+
+
+def _around_ellipse(
+    centre: tuple[float, float], radii: tuple[float, float], degrees: Any
+) -> tuple[float, ...]:
+    """The box around an ellipse that is turned about its centre."""
+    (x, y), (across, down) = centre, radii
+    angle = math.radians(as_number(degrees or 0))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    right, below = (
+        math.hypot(across * cosine, down * sine),
+        math.hypot(across * sine, down * cosine),
+    )
+    return (x - right, y - below, x + right, y + below)
 
 
 def _cvat_mask(
@@ -170,12 +246,15 @@ def _cvat_mask(
 
 @whole
 def label_studio(annotations: Path, folder: Path) -> Iterator[RegionImage]:
-    """Label Studio's export JSON (labelstud.io/guide/export): rectangles and polygons in percent of
-    the picture, of the one annotation that a task has, or of the one that is its ground truth."""
+    """Label Studio's export JSON (labelstud.io/guide/export): rectangles, ellipses and polygons in
+    percent of the picture, of the one annotation that a task has, or of its ground truth.
+
+    Of a turned rectangle the box around it is taken, and its corners as the mask."""
     for number, task in enumerate(json_array(annotations), start=1):
         image = RegionImage(path=folder, where=f"task {number}", shares=False)
         with image.whole():
-            image.path = _task_picture(task, folder)
+            image.published = _task_picture(task)
+            image.path = published_place(image.published, folder)
             for at, each in enumerate(_annotation(task)["result"], start=1):
                 if each["type"] in _NO_REGIONS:
                     continue
@@ -196,14 +275,12 @@ def _annotation(task: dict[str, Any]) -> dict[str, Any]:
     return found[0] if found else {"result": []}
 
 
-def _task_picture(task: dict[str, Any], folder: Path) -> Path:
+def _task_picture(task: dict[str, Any]) -> str:
     names = [each for each in task["data"].values() if isinstance(each, str)]
     places = [name for name in map(_place_of, names) if suffix_of(name) in _PICTURES]
     if len(places) != 1:
         raise ValueError(f"data names {len(places)} pictures, want one")
-    found = published_place(places[0], folder)
-    plain = found.with_name(_UPLOADED.sub("", found.name))
-    return plain if plain.is_file() and not found.is_file() else found
+    return places[0]
 
 
 def _place_of(address: str) -> str:
@@ -217,16 +294,24 @@ def _place_of(address: str) -> str:
 
 def _add_result(image: RegionImage, result: dict[str, Any]) -> None:
     kind, value = result["type"], result["value"]
-    if as_number(value.get("rotation", 0)) or as_number(result.get("image_rotation") or 0):
-        raise ValueError("a turned box or picture, whose box is none of the picture's")
+    if as_number(result.get("image_rotation") or 0):
+        raise ValueError("a turned picture, whose box is none of the file's")
     width, height = checked_size(image.stated or ())
-    segmentation = None
-    if "points" in value:
+    box: Sequence[float]
+    if "radiusX" in value:
+        x, y, across, down = (as_number(value[key]) for key in ("x", "y", "radiusX", "radiusY"))
+        centre, radii = (
+            (x * width / 100, y * height / 100),
+            (across * width / 100, down * height / 100),
+        )
+        box, segmentation = _around_ellipse(centre, radii, value.get("rotation")), None
+    elif "points" in value:
         box, segmentation = outline(
             [(as_number(x) * width / 100, as_number(y) * height / 100) for x, y in value["points"]]
         )
     else:
         x, y, w, h = (as_number(value[key]) for key in ("x", "y", "width", "height"))
         box = (x * width / 100, y * height / 100, (x + w) * width / 100, (y + h) * height / 100)
+        box, segmentation = turned_box(box, value.get("rotation"), about=(box[0], box[1]))
     for label in value.get(kind) or [""]:
         image.add(box, label=label, segmentation=segmentation, score=result.get("score"))

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of
 from glit.published.files import check_place
+from glit.storage.members import hidden_part
 
 _PICTURES = IMAGE_SUFFIXES | OTHER_IMAGE_SUFFIXES
 
@@ -41,6 +42,13 @@ class PictureFolder:
                 return place.parent / found[0]
         return self.root.joinpath(f"{stem}.jpg")  # reported as missing
 
+    def holds(self, stem: PurePosixPath) -> bool:
+        """Return whether a picture has this name without suffix."""
+        try:
+            return self.find(stem).is_file()
+        except ValueError:  # two have
+            return True
+
     def _in(self, folder: Path) -> dict[str, list[str]]:
         if folder not in self._names:
             found: dict[str, list[str]] = defaultdict(list)
@@ -52,9 +60,10 @@ class PictureFolder:
 
 
 def files_below(folder: Path, suffix: str) -> Iterator[Path]:
-    """Yield the files of a suffix in a folder and below it, sorted; links to folders are left."""
+    """Yield the files of a suffix in a folder and below it, sorted; links to
+    folders, hidden folders and those of systems are left."""
     for place, folders, names in os.walk(folder):
-        folders.sort()
+        folders[:] = sorted(each for each in folders if not hidden_part(f"{each}/"))
         for name in sorted(names):
             if name.lower().endswith(suffix):
                 yield Path(place) / name

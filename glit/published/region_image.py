@@ -15,6 +15,7 @@ from typing import Any
 
 from glit.data.frames import Frame, checked_size
 from glit.data.polygons import segmentation_text
+from glit.data.records import is_empty
 from glit.data.rle import checked_mask
 from glit.published.stated_sizes import file_frame
 from glit.storage.members import is_utf8
@@ -32,6 +33,8 @@ class RegionImage:
 
     path: Path
     """The image file; it need not exist."""
+    published: str = ""
+    """The path that its entry has, where the image may lie in another folder."""
     where: str = ""
     """Its entry, for people: ``line 4``."""
     shares: bool = True
@@ -58,7 +61,8 @@ class RegionImage:
     def say(self, text: str) -> Callable[[int, int], Span]:
         """Add a text to the caption; returns what makes its spans those of the caption.
 
-        A text that is there already is not said again.
+        A text that is there already is not said again. Texts that follow one another end with a
+        full stop; one alone stays as it is.
 
         Raises:
             ValueError: it holds half of a character, which no file takes.
@@ -67,11 +71,11 @@ class RegionImage:
             raise ValueError(f"the text {text[:40]!a} is no valid Unicode")
         clean = CleanText(text, strip=True)
         plain = clean.text
-        ended = plain if not plain or plain[-1] in ".!?\"')”’" else f"{plain}."
-        if ended not in self.said:
-            before = f"{self.caption} " if self.caption and ended else self.caption
-            self.caption, self.said[ended] = before + ended, len(before)
-        start = self.said[ended]
+        if plain not in self.said:
+            before = f"{_ended(self.caption)} " if self.caption and plain else self.caption
+            self.said[plain] = len(before)
+            self.caption = before + (_ended(plain) if before else plain)
+        start = self.said[plain]
 
         def moved(first: int, last: int) -> Span:
             own = clean.span(first, last)
@@ -138,13 +142,10 @@ class RegionImage:
         except MALFORMED as error:
             self.fault = told(error)
 
-    @contextlib.contextmanager
-    def region(self) -> Iterator[None]:
-        """Read a region; one whose values cannot be right is left out and told."""
-        try:
-            yield
-        except (ValueError, OverflowError) as error:
-            self.left_out.append(str(error))
+
+def _ended(text: str) -> str:
+    """The text with a full stop, if nothing ends it."""
+    return text if not text or text[-1] in ".!?\"')”’" else f"{text}."
 
 
 def told(error: Exception) -> str:
@@ -167,6 +168,34 @@ def outline(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...], l
     across, down = zip(*points, strict=True)
     box = (min(across), min(down), max(across), max(down))
     return box, [[edge for point in points for edge in point]]
+
+
+def turned_box(
+    box: Sequence[float], degrees: Any, *, about: tuple[float, float] | None = None
+) -> tuple[Sequence[float], list[list[float]] | None]:
+    """The box around a turned box, and the polygon of that; of one that is not turned itself.
+
+    Args:
+        box: xyxy, before it is turned.
+        degrees: clockwise; None for none.
+        about: the point that stays; None for the middle of the box.
+
+    >>> turned_box((30, 50, 130, 70), 90)[0]
+    (70.0, 10.0, 90.0, 110.0)
+    """
+    angle = math.radians(as_number(degrees or 0) % 360)
+    if not angle:
+        return box, None
+    x0, y0, x1, y1 = map(as_number, box)
+    x, y = about or ((x0 + x1) / 2, (y0 + y1) / 2)
+    sine, cosine = round(math.sin(angle), 12), round(math.cos(angle), 12)
+    corners = [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
+    return outline(
+        [
+            (x + (a - x) * cosine - (b - y) * sine, y + (a - x) * sine + (b - y) * cosine)
+            for a, b in corners
+        ]
+    )
 
 
 def named(name: Any) -> str:
@@ -210,6 +239,12 @@ def frame_of(image: RegionImage) -> tuple[Frame | None, str]:
         return None, ""
     except ValueError as error:
         return None, str(error)
+
+
+def cut_box(box: Sequence[float], size: Sequence[float]) -> tuple[float, ...] | None:
+    """A box cut at the edges of a picture of this width and height; None if nothing is left."""
+    inside = tuple(min(max(e, 0.0), end) for e, end in zip(box, (*size, *size), strict=True))
+    return None if is_empty(inside) else inside
 
 
 def moved_box(box: Sequence[float], frame: Frame | None, *, shares: bool) -> tuple[float, ...]:

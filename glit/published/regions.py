@@ -23,7 +23,8 @@ from glit.published.files import (
     stated_origin,
     whole,
 )
-from glit.published.region_image import RegionImage
+from glit.published.label_exports import id_of, instance_box
+from glit.published.region_image import RegionImage, as_number
 from glit.published.xml_files import element_text, xml_root
 from glit.text.spans import find_phrase, same_words
 
@@ -44,15 +45,13 @@ def finehard(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     files = sorted(annotations.glob("*.json")) if annotations.is_dir() else [annotations]
     entries = ((file, each) for file in files for each in enumerate(json_array(file), start=1))
     for file, (number, entry) in entries:
-        image = RegionImage(
-            path=folder / entry["f_path"],
-            where=f"{file.name}, entry {number}",
-            stated=stated_size(entry),
-        )
-        image.say(entry["caption"])
-        for each in entry.get("bbox_info") or ():
-            with image.region():
-                _add_expressions(image, each)
+        image = RegionImage(path=folder, where=f"{file.name}, entry {number}")
+        with image.whole():
+            image.path, image.stated = folder / entry["f_path"], stated_size(entry)
+            image.say(entry["caption"])
+            for at, each in enumerate(entry.get("bbox_info") or (), start=1):
+                with image.record(f"box {at}"):
+                    _add_expressions(image, each)
         yield image
 
 
@@ -99,14 +98,16 @@ _GRIT_SIZE = ("original_width", "original_height")
 
 
 def _grit_row(row: dict[str, Any], folder: Path, where: str) -> RegionImage:
-    path = folder / (row.get("file_name") or f"{row['key'][:5]}/{row['key']}.jpg")
-    stated = stated_size(row, *_GRIT_SIZE) or stated_size(row)
-    licence, address = stated_origin(row, {})
-    image = RegionImage(path=path, where=where, stated=stated, licence=licence, address=address)
-    span = image.say(row["caption"] or "")
-    for start, end, *box, score in [*row["noun_chunks"], *row["ref_exps"]]:
-        with image.region():
-            image.add(box, key="phrases", score=score, spans=[span(int(start), int(end))])
+    image = RegionImage(path=folder, where=where)
+    with image.whole():
+        image.path = folder / (row.get("file_name") or f"{row['key'][:5]}/{row['key']}.jpg")
+        image.stated = stated_size(row, *_GRIT_SIZE) or stated_size(row)
+        image.licence, image.address = stated_origin(row, {})
+        span = image.say(row["caption"] or "")
+        for each in [*(row["noun_chunks"] or ()), *(row["ref_exps"] or ())]:
+            with image.record():
+                start, end, *box, score = each
+                image.add(box, key="phrases", score=score, spans=[span(int(start), int(end))])
     return image
 
 
@@ -125,14 +126,12 @@ def odvg(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     beside = annotations.parent / "images"
     folder = images or (beside if beside.is_dir() else annotations.parent)
     for number, line in enumerate(json_lines(annotations), start=1):
-        image = RegionImage(
-            path=folder / (line.get("filename") or line["file_name"]),
-            where=f"line {number}",
-            shares=False,
-            stated=stated_size(line),
-        )
-        image.licence, image.address = stated_origin(line, {})
-        _read_odvg(image, line)
+        image = RegionImage(path=folder, where=f"line {number}", shares=False)
+        with image.whole():
+            image.path = folder / (line.get("filename") or line["file_name"])
+            image.stated = stated_size(line)
+            image.licence, image.address = stated_origin(line, {})
+            _read_odvg(image, line)
         yield image
 
 
@@ -141,14 +140,14 @@ def _read_odvg(image: RegionImage, line: dict[str, Any]) -> None:
     caption = grounding["caption"]
     span = image.say(caption)
     for each in grounding["regions"]:
-        with image.region():
+        with image.record():
             places = phrase_places(caption, each["phrase"], each.get("tokens_positive") or ())
             spans = [span(first, last) for first, last in places]
             boxes = each["bbox"] if isinstance(each["bbox"][0], list) else [each["bbox"]]
             for box in boxes:
                 image.add(box, key="phrases", spans=spans)
     for each in (line.get("detection") or {}).get("instances", ()):
-        with image.region():
+        with image.record():
             image.add(each["bbox"], label=each.get("category", ""))
     if line.get("conversations"):
         image.say(line["conversations"][1]["value"])
@@ -187,25 +186,29 @@ def mdetr(annotations: Path, images: Path | None, split: str | None) -> Iterator
     beside = annotations.parent / "images"
     folder = images or (beside if beside.is_dir() else annotations.parent)
     values = load_json(annotations)
-    boxes: dict[Any, list[dict[str, Any]]] = {}
-    for each in values["annotations"]:
-        boxes.setdefault(each["image_id"], []).append(each)
+    boxes: dict[Any, list[tuple[int, dict[str, Any]]]] = {}
+    for number, each in enumerate(values["annotations"], start=1):
+        boxes.setdefault(id_of(each, "image_id"), []).append((number, each))
     licences, found = licence_names(values), dict[Path, RegionImage]()
     check_ids(values["images"])
     for number, entry in enumerate(values["images"], start=1):
-        path = folder / entry["file_name"]
-        own = RegionImage(
-            path=path, where=f"images, entry {number}", shares=False, stated=stated_size(entry)
-        )
-        own.licence, own.address = stated_origin(entry, licences)
-        image = found.setdefault(path, own)
+        own = RegionImage(path=folder, where=f"images, entry {number}", shares=False)
+        with own.whole():
+            own.path, own.stated = folder / entry["file_name"], stated_size(entry)
+            own.licence, own.address = stated_origin(entry, licences)
+        if own.fault:
+            yield own
+            continue
+        image = found.setdefault(own.path, own)
         if image.stated != own.stated:
             image.fault = f"states another size than {own.where}"
-        span = image.say(entry["caption"])
-        for each in boxes.pop(entry["id"], ()):
-            with image.region():
-                spans = [span(first, last) for first, last in each["tokens_positive"]]
-                image.add(xywh_corners(each["bbox"]), key="phrases", spans=spans)
+        with image.whole():
+            span = image.say(entry["caption"])
+            for at, each in boxes.pop(entry["id"], ()):
+                with image.record(f"annotation {at}"):
+                    spans = [span(first, last) for first, last in each["tokens_positive"]]
+                    box, _ = instance_box(each)
+                    image.add(box, key="phrases", spans=spans)
     yield from found.values()
     for key, own in boxes.items():
         fault = f"no image has the id {key!r:.40} ({len(own)} boxes)"
@@ -226,22 +229,28 @@ def flickr30k_entities(
     lists = [(annotations / f"{part}.txt").read_text().split() for part in sorted(chosen)]
     found = sorted(file.stem for file in (annotations / "Sentences").glob("*.txt"))
     for name in [each for names in lists for each in names] if lists else found:
-        root = xml_root(annotations / "Annotations" / f"{name}.xml", "annotation")
-        stated = (float(element_text(root, "size/width")), float(element_text(root, "size/height")))
-        path = (images or annotations) / element_text(root, "filename")
-        image = RegionImage(path=path, where=f"{name}.xml", shares=False, stated=stated)
-        boxes: dict[str, list[list[float]]] = {}
-        for each in root.iter("object"):
-            if (box := each.find("bndbox")) is not None:
+        image = RegionImage(path=annotations, where=f"{name}.xml", shares=False)
+        with image.whole():
+            _read_entities(image, annotations, name, images or annotations)
+        yield image
+
+
+def _read_entities(image: RegionImage, annotations: Path, name: str, folder: Path) -> None:
+    root = xml_root(annotations / "Annotations" / f"{name}.xml", "annotation")
+    width, height = (as_number(element_text(root, f"size/{side}")) for side in ("width", "height"))
+    image.path, image.stated = folder / element_text(root, "filename"), (width, height)
+    boxes: dict[str, list[list[float]]] = {}
+    for number, each in enumerate(root.iter("object"), start=1):
+        if (box := each.find("bndbox")) is not None:
+            with image.record(f"object {number}"):
                 x0, y0, x1, y1 = (
-                    float(element_text(box, k)) for k in ("xmin", "ymin", "xmax", "ymax")
+                    as_number(element_text(box, k)) for k in ("xmin", "ymin", "xmax", "ymax")
                 )
                 for chain in each.iter("name"):
                     boxes.setdefault(chain.text or "", []).append([x0 - 1, y0 - 1, x1, y1])
-        sentences = (annotations / "Sentences" / f"{name}.txt").read_text(encoding="utf-8")
-        for line in filter(str.strip, sentences.splitlines()):
-            _say_entities(image, line, boxes)
-        yield image
+    sentences = (annotations / "Sentences" / f"{name}.txt").read_text(encoding="utf-8")
+    for line in filter(str.strip, sentences.splitlines()):
+        _say_entities(image, line, boxes)
 
 
 def _say_entities(image: RegionImage, line: str, boxes: dict[str, list[list[float]]]) -> None:
@@ -254,7 +263,7 @@ def _say_entities(image: RegionImage, line: str, boxes: dict[str, list[list[floa
     span = image.say(plain + line[at:])
     for chain, first, last in spans:
         for box in boxes.get(chain, ()):
-            with image.region():
+            with image.record():
                 image.add(box, key="phrases", spans=[span(first, last)])
 
 
@@ -268,24 +277,25 @@ def refcoco(annotations: Path, images: Path | None, split: str | None) -> Iterat
     refs = plain_pickle(annotations.read_bytes())
     values = load_json(annotations.parent / "instances.json")
     parts = chosen_parts(split, sorted({ref["split"] for ref in refs}))
-    boxes = {each["id"]: each for each in values["annotations"]}
+    boxes = {id_of(each, "id"): each for each in values["annotations"]}
     labels = {each["id"]: each["name"] for each in values["categories"]}
-    known = {each["id"]: each for each in values["images"]}
+    known = {id_of(each, "id"): each for each in values["images"]}
     found: dict[Any, RegionImage] = {}
     for ref in sorted((ref for ref in refs if ref["split"] in parts), key=lambda r: r["ref_id"]):
-        entry, box = known[ref["image_id"]], boxes[ref["ann_id"]]
-        path = (images or annotations.parent) / entry["file_name"]
-        image = found.setdefault(
-            entry["id"],
-            RegionImage(
-                path=path, where=f"image {entry['id']}", shares=False, stated=stated_size(entry)
-            ),
-        )
-        with image.region():
-            said = [each["sent"] for each in ref["sentences"]]
-            spans = [image.say_all(text) for text in said if text.strip()]
-            label = labels.get(box["category_id"], "")
-            image.add(xywh_corners(box["bbox"]), key="sentences", label=label, spans=spans)
+        key = ref["image_id"]
+        where = f"image {key!r:.40}"
+        image = found.setdefault(key, RegionImage(path=annotations, where=where, shares=False))
+        with image.whole():
+            entry = known[key]
+            image.path = (images or annotations.parent) / entry["file_name"]
+            image.stated = stated_size(entry)
+            with image.record(f"reference {ref['ref_id']!r:.40}"):
+                each = boxes[ref["ann_id"]]
+                box, _ = instance_box(each)
+                said = [str(text["sent"]) for text in ref["sentences"]]
+                spans = [image.say_all(text) for text in said if text.strip()]
+                label = labels.get(each["category_id"], "")
+                image.add(box, key="sentences", label=label, spans=spans)
     yield from found.values()
 
 
@@ -301,16 +311,18 @@ def visual_genome(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     """
     sizes = _genome_sizes(annotations.parent / "image_data.json")
     for number, entry in enumerate(json_array(annotations), start=1):
-        key = entry.get("image_id", entry.get("id"))
-        places = [folder / part / f"{key}.jpg" for part in ("", "VG_100K", "VG_100K_2")]
-        path = next((place for place in places if place.is_file()), places[0])
-        stated = stated_size(entry) or sizes.get(key)
-        image = RegionImage(path=path, where=f"entry {number}", shares=False, stated=stated)
-        for each in entry["regions"]:
-            if each["phrase"].strip():
-                with image.region():
-                    box = xywh_corners([each[name] for name in ("x", "y", "width", "height")])
-                    image.add(box, key="sentences", spans=[image.say_all(each["phrase"])])
+        image = RegionImage(path=folder, where=f"entry {number}", shares=False)
+        with image.whole():
+            key = entry.get("image_id", entry.get("id"))
+            places = [folder / part / f"{key}.jpg" for part in ("", "VG_100K", "VG_100K_2")]
+            image.path = next((place for place in places if place.is_file()), places[0])
+            image.stated = stated_size(entry) or sizes.get(key)
+            for at, each in enumerate(entry["regions"], start=1):
+                with image.record(f"region {at}"):
+                    sides = [as_number(each[name]) for name in ("x", "y", "width", "height")]
+                    if each["phrase"].strip():
+                        spans = [image.say_all(each["phrase"])]
+                        image.add(xywh_corners(sides), key="sentences", spans=spans)
         yield image
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from glit.data.frames import stated_size
 from glit.data.json_files import json_lines
-from glit.published.files import no_parts
-from glit.published.goal import published_place
+from glit.published.files import no_parts, published_place
 from glit.published.region_image import RegionImage
 from glit.published.regions import odvg, phrase_places
 
@@ -31,7 +30,8 @@ def tao(annotations: Path, images: Path | None, split: str | None) -> Iterator[R
     for number, line in enumerate(json_lines(annotations), start=1):
         image = RegionImage(path=folder, where=f"line {number}", shares=False)
         with image.whole():
-            image.path = published_place(line["image_path"], folder)
+            image.published = line["image_path"]
+            image.path = published_place(image.published, folder)
             image.stated = stated_size(line)
             caption = line.get("cleaned_caption") or line["caption"]
             span = image.say(caption)

@@ -36,6 +36,7 @@ from glit.plain import limited
 from glit.recipes.config import Choice, added, require_value, told_by_step
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.captions_at_work import answered, is_worth_retrying
+from glit.stages.given_captions import look_up
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan
 from glit.storage.members import is_utf8
@@ -391,7 +392,7 @@ class LookUpCaptions(CaptionStage):
         self._lookup = lookup
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        found = self._lookup.find([sample.source_path for sample in samples], images.text)
+        found = look_up(self._lookup, samples, images)
         for sample, texts in zip(samples, found, strict=True):
             if isinstance(texts, Drop):
                 yield texts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.protocols import CaptionLookup
@@ -11,6 +11,61 @@ from glit.inputs.region_file import CharacterSpan, RegionOfFile
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan
 from glit.text.spans import CleanText
+
+
+def look_up(
+    lookup: CaptionLookup, samples: Sequence[Sample], images: ImageSource
+) -> list[str | Mapping[str, str] | Drop]:
+    """Return the captions of every sample, or its drop. Those of its twins are its own as well, if
+    they do not contradict.
+
+    Args:
+        lookup: of captions by path.
+        samples: whose captions.
+        images: where the captions of files beside the images lie.
+    """
+    found = list(lookup.find([sample.source_path for sample in samples], images.text))
+    for number, sample in enumerate(samples):
+        if sample.twins:
+            paths = (sample.source_path, *sample.twins)
+            texts = (found[number], *lookup.find(sample.twins, images.text))
+            found[number] = _joined(dict(zip(paths, texts, strict=True)))
+    return found
+
+
+def _joined(found: Mapping[str, str | Mapping[str, str] | Drop]) -> str | Mapping[str, str] | Drop:
+    """The captions of equal images, by path: one for all, unless they contradict."""
+    said = {path: texts for path, texts in found.items() if not _is_empty(texts)}
+    for drop in said.values():
+        if isinstance(drop, Drop):
+            return drop
+    first, *others = said or found
+    joined = {kind: (text, first) for kind, text in _by_kind(found[first]).items()}
+    for path in others if said else ():
+        for kind, text in _by_kind(found[path]).items():
+            known, where = joined.setdefault(kind, (text, path))
+            if known.split() != text.split():
+                what = f" of the kind {kind!r}" if kind else ""
+                return Drop(
+                    reason="ambiguous_caption",
+                    message=f"{where} and {path} are the same picture with different captions{what}"
+                    "; leave one of them",
+                )
+    texts = {kind: text for kind, (text, _) in joined.items()}
+    if isinstance(found[first], Drop):
+        return found[first]
+    return next(iter(texts.values())) if texts.keys() == {""} else texts
+
+
+def _by_kind(texts: str | Mapping[str, str] | Drop) -> Mapping[str, str]:
+    return texts if isinstance(texts, Mapping) else {"": texts} if isinstance(texts, str) else {}
+
+
+def _is_empty(texts: str | Mapping[str, str] | Drop) -> bool:
+    """Return whether a lookup says nothing of an image."""
+    if isinstance(texts, Drop):
+        return texts.reason == "no_caption"
+    return not any(text.strip() for text in _by_kind(texts).values())
 
 
 class GivenCaptions:
@@ -42,19 +97,19 @@ class GivenCaptions:
             images: where the captions of files beside the images lie.
         """
         wanted = [
-            sample.source_path
+            sample
             for sample, found in zip(samples, regions, strict=True)
             if not isinstance(found, Drop) and any(map(_has_place, found))
         ]
         given = {}
         if wanted and self._lookup is not None:
-            texts = self._lookup.find(wanted, images.text)
-            given = dict(zip(wanted, texts, strict=True))
+            texts = look_up(self._lookup, wanted, images)
+            given = dict(zip((sample.source_path for sample in wanted), texts, strict=True))
         return [self._clean(sample, given.get(sample.source_path)) for sample in samples]
 
     def _clean(self, sample: Sample, given: object) -> CleanText:
         assert sample.caption is not None
-        if isinstance(given, dict):
+        if isinstance(given, Mapping):
             given = next(iter(given.values()), None)
         if isinstance(given, str) and self._lookup is not None:
             clean = CleanText(given, strip=self._lookup.strips)

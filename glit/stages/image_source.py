@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from glit.backends.base import Backend
 from glit.data.records import Drop, Sample
@@ -108,27 +108,39 @@ def read_files(
     read: Callable[..., list[T]],
 ) -> Iterator[list[T] | Drop]:
     """Yield the results of ``read(text, width=, height=)`` for each sample, or a drop; the text is
-    the file beside its image, or its rows of the user's regions."""
-    rows = table.rows([s.source_path for s in samples]) if table and backend.brings else {}
+    the file beside its image, or its rows of the user's regions. Those of its twins are its own as
+    well, each once."""
+    given = table if backend.brings else None
+    rows = {} if given is None else given.rows([sample.source_path for sample in samples])
     for sample in samples:
-        if table is not None and backend.brings:
-            name, own = table.name, rows.get(sample.source_path)
-            text = rows_as_text(own) if own else _no_masks(f"{name} {NO_ROW} {sample.source_path}")
+        if given is None:
+            texts = _texts_beside(sample, backend.beside, images)
         else:
-            name = stem(sample.source_path) + backend.beside
-            text = _text_beside(name, images)
-        if isinstance(text, Drop):
-            yield text
-            continue
-        try:
-            yield read(
-                text,
-                width=sample.width,
-                height=sample.height,
-                orientation=partial(_orientation, sample, images),
-            )
-        except ValueError as error:
-            yield Drop(reason="bad_masks", message=f"{name}: {error}")
+            own = [*rows.get(sample.source_path, ()), *_of_twins(given, sample)]
+            none = _no_masks(f"{given.name} {NO_ROW} {sample.source_path}")
+            texts = [(given.name, rows_as_text(own) if own else none)]
+        found: list[T] = []
+        for name, text in texts:
+            if isinstance(text, Drop):
+                yield text
+                break
+            try:
+                size = {"width": sample.width, "height": sample.height}
+                each = read(text, **size, orientation=partial(_orientation, sample, images))
+            except ValueError as error:
+                yield Drop(reason="bad_masks", message=f"{name}: {error}")
+                break
+            found += [one for one in each if one not in found] if found else each
+        else:
+            yield found
+
+
+def _of_twins(table: UserTable, sample: Sample) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a sample's twins; of equal ones of several paths those of the first."""
+    own = table.rows([sample.source_path]).get(sample.source_path, ()) if sample.twins else ()
+    seen = {row["region"]: sample.source_path for row in own}
+    for path, rows in table.rows(sample.twins).items():
+        yield from (row for row in rows if seen.setdefault(row["region"], path) == path)
 
 
 def _orientation(sample: Sample, images: ImageSource) -> int:
@@ -137,6 +149,17 @@ def _orientation(sample: Sample, images: ImageSource) -> int:
         return picture_frame(images.store.read(sample.source_path))[2]
     except (OSError, ImageError):
         return 1
+
+
+def _texts_beside(sample: Sample, suffix: str, images: ImageSource) -> list[tuple[str, str | Drop]]:
+    """Names and texts of the files beside a sample's image and its twins that are there, each text
+    once; else why there is none."""
+    found: dict[str | Drop, str] = {}
+    for path in (sample.source_path, *sample.twins):
+        name = stem(path) + suffix
+        found.setdefault(_text_beside(name, images), name)
+    texts = [(name, text) for text, name in found.items()]
+    return [each for each in texts if isinstance(each[1], str)] or texts[:1]
 
 
 def _text_beside(name: str, images: ImageSource) -> str | Drop:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from glit.data.quality import sharpness
 from glit.data.records import Drop, Sample
 from glit.data.rows import drop_row
 from glit.images import MAX_PIXELS, ImageError, decode
@@ -42,7 +43,8 @@ class IngestConfig(RecipeTable):
     """Images with a shorter side are dropped as ``too_small``."""
     near_duplicates: int = limited(-1, least=-1, most=16)
     """Two images count as duplicates if their perceptual hashes differ in at most this many of 64
-    bits and their colours are alike; -1 turns it off. A picture too even to have such a hash is
+    bits and their colours are alike; -1 turns it off. The one with captions and regions stays, of
+    several such ones the larger, then the sharper. A picture too even to have such a hash is
     compared byte by byte."""
 
 
@@ -65,6 +67,7 @@ class Ingest(TableStep):
         ("num_bytes", pa.int64()),
         ("perceptual_hash", pa.int64()),
         ("colours", pa.binary()),
+        ("sharpness", pa.float32()),
         ("mining", pa.string()),
     )
     key = "source_path"
@@ -134,8 +137,8 @@ def _row(entry: Entry, store: Store, config: IngestConfig) -> dict[str, Any]:
         )
     row |= {"width": width, "height": height, "mining": mining_of(data)}
     if config.near_duplicates >= 0:
-        seen = look(pixels)
-        row |= {"perceptual_hash": seen.hash, "colours": seen.colours}
+        seen, sharp = look(pixels), sharpness(pixels)
+        row |= {"perceptual_hash": seen.hash, "colours": seen.colours, "sharpness": sharp}
     return row
 
 

@@ -271,6 +271,12 @@ def _image_bytes(sample: Sample, images: Store) -> bytes:
     return data
 
 
+def _not_empty(box: np.ndarray) -> np.ndarray:
+    """The box, with its far corner moved where 32 bits a number tell it from the near one."""
+    near = np.nextafter(box[:2].astype(np.float32), np.float32(np.inf), dtype=np.float32)
+    return np.concatenate([box[:2], np.maximum(box[2:], near)])
+
+
 def _smaller(data: bytes, sample: Sample, max_side: int) -> tuple[bytes, Sample]:
     smaller, width, height = encode_smaller(
         decode(data, max_pixels=NO_LIMIT), max_side=max_side, original=data
@@ -281,7 +287,7 @@ def _smaller(data: bytes, sample: Sample, max_side: int) -> tuple[bytes, Sample]
             region, box=Box(**dict(zip(("x0", "y0", "x1", "y1"), xyxy.tolist(), strict=True)))
         )
         for region in sample.regions or ()
-        for xyxy in [np.array(region.box.xyxy) * scale]
+        for xyxy in [_not_empty(np.array(region.box.xyxy) * scale)]
     )
     extra = dict(sample.extra)
     if "masks" in extra:

@@ -10,8 +10,11 @@ import os
 import posixpath
 import re
 import unicodedata
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final
+from urllib.parse import unquote
 
 MARK: Final = "::"
 SUFFIXES: Final = (".tar", ".zip", ".parquet")
@@ -62,26 +65,137 @@ def escaped(name: str) -> str:
     return os.fsencode(plain).decode("utf-8", "backslashreplace")
 
 
-def spelt_on_disk(root: str | os.PathLike[str], path: str) -> str:
-    """A path below a folder as the disk spells it, should it differ in Unicode's normal form alone.
+def spellings(path: str) -> list[str]:
+    """The paths that a path of somebody else's file may mean, the most literal first: that of an
+    address, with slashes for backslashes, without a query, with its ``%20`` decoded, and without
+    what Label Studio puts before the name of an uploaded file.
 
-    macOS writes ``é`` as two characters, a caption file as one. A path that is not there stays.
+    >>> spellings("https://a.org/x/b%20c.jpg?sig=1")
+    ['https://a.org/x/b%20c.jpg?sig=1', '/x/b%20c.jpg?sig=1', '/x/b%20c.jpg', '/x/b c.jpg']
+    >>> spellings("x\\\\0a1b2c3d-y.jpg")
+    ['x\\\\0a1b2c3d-y.jpg', 'x/0a1b2c3d-y.jpg', 'x/y.jpg']
     """
-    if path.isascii() or os.path.lexists(os.path.join(root, path)):
+    found = [path]
+    for change in _CHANGES:
+        if (other := change(found[-1])) != found[-1]:
+            found.append(other)
+    return found
+
+
+_CHANGES: tuple[Callable[[str], str], ...] = (
+    lambda path: re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/]*", "", path),
+    lambda path: path.replace("\\", "/"),
+    lambda path: path.partition("?")[0] or path,
+    unquote,
+    lambda path: re.sub(r"(^|/)[0-9a-f]{8}-(?=[^/]+$)", r"\1", path),
+)
+
+
+def spelt_on_disk(root: str | os.PathLike[str], path: str) -> str:
+    """A path below a folder as the disk spells it: in Unicode's normal form (macOS writes ``é`` as
+    two characters, a caption file as one), or as one of :func:`spellings`; at last in other letter
+    cases, or without the signs that Label Studio removes, with a warning. A path that is not there
+    stays.
+    """
+    if "\0" in path or len(path) > _MOST_PATH or os.path.lexists(os.path.join(root, path)):
         return path
+    if MARK in path:
+        return path
+    plain = map(posixpath.normpath, spellings(path))
+    others = [each for each in plain if each != ".." and not each.startswith(("/", "../"))]
+    for one in others:
+        if found := _walked(root, one, _forms):
+            return found
+    for one in others:
+        if found := _walked(root, one, _alike):
+            if str(root) not in _told:
+                _told.add(str(root))
+                warnings.warn(
+                    f"{root}: has no {path!r}, so {found!r} is taken for it; other names that "
+                    "differ in letter case or signs alone are too",
+                    stacklevel=2,
+                )
+            return found
+    return path
+
+
+_MOST_PATH = 4096
+_told: set[str] = set()
+
+
+def _walked(
+    root: str | os.PathLike[str], path: str, names: Callable[[str, str], Sequence[str]]
+) -> str:
+    """The path with a name that is there for each of its parts; empty if there is none."""
     found = ""
     for part in path.split("/"):
-        forms = (part, *(unicodedata.normalize(form, part) for form in ("NFC", "NFD")))
-        there = (each for each in forms if os.path.lexists(os.path.join(root, found, each)))
-        if (name := next(there, None)) is None:
-            return path
-        found = posixpath.join(found, name)
+        there = names(os.path.join(root, found), part)
+        if len(there) != 1:
+            return ""
+        found = posixpath.join(found, there[0])
     return found
+
+
+def _forms(folder: str, part: str) -> Sequence[str]:
+    forms = (part, *(unicodedata.normalize(form, part) for form in ("NFC", "NFD")))
+    there = (each for each in forms if os.path.lexists(os.path.join(folder, each)))
+    return [name] if (name := next(there, "")) else []
+
+
+def _alike(folder: str, part: str) -> Sequence[str]:
+    if os.path.lexists(os.path.join(folder, part)):
+        return [part]
+    try:
+        changed = os.stat(folder).st_mtime_ns
+    except OSError:
+        return []
+    return _loose_names(folder, changed).get(_loose(part), [])
+
+
+@lru_cache(maxsize=64)
+def _loose_names(folder: str, changed: int) -> dict[str, list[str]]:
+    """The names in a folder by what they have in common with names that are written otherwise."""
+    found: dict[str, list[str]] = {}
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        names = []
+    for name in names:
+        found.setdefault(_loose(name), []).append(name)
+    return found
+
+
+def _loose(name: str) -> str:
+    plain = unicodedata.normalize("NFC", name).strip().replace(" ", "_")
+    return re.sub(r"[^-\w.]", "", plain).casefold()
 
 
 def is_shard(path: str) -> bool:
     """Return whether a file name is that of a shard."""
     return path.lower().endswith(SUFFIXES)
+
+
+_SYSTEM = frozenset(
+    ("@eadir", "@recycle", "#recycle", "#snapshot", "$recycle.bin", "__macosx", "lost+found",
+     "system volume information")
+)  # fmt: skip
+"""Folders, in small letters, in which systems and shared disks keep what is nobody's picture."""
+
+
+def hidden_part(path: str) -> str:
+    """The first part of a path that is a hidden or a system folder, or macOS's ``._`` before the
+    name of a file; empty for none.
+
+    >>> hidden_part("a/.ipynb_checkpoints/b.png"), hidden_part("x.zip::__MACOSX/._a.jpg")
+    ('.ipynb_checkpoints', '__MACOSX')
+    >>> hidden_part("a/.b.png"), hidden_part("./a/../b.png")
+    ('', '')
+    """
+    *folders, name = path.replace(MARK, "/").split("/")
+    for part in folders:
+        if (part.startswith(".") and part not in (".", "..")) or part.lower() in _SYSTEM:
+            return part
+    return "._" if name.startswith("._") else ""
 
 
 ALIKE: Final = {".txt": (".caption",)}

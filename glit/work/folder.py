@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
@@ -55,8 +55,8 @@ class Work:
     def _names(self, stage: str, chunk: Chunk) -> tuple[str, str]:
         """File name of a table, and that of one without the samples that other stages dropped;
         empty where there are no such stages."""
-        skip = chunk.skip if self.plan.flow.upstream[stage] else ()  # the first step knows of none
-        name = f"{chunk.index:06d}-{_key(chunk, skip, self._beside(stage, chunk))}"
+        found = bool(self.plan.flow.upstream[stage])  # the first step knows of no duplicates
+        name = f"{chunk.index:06d}-{_key(chunk, self._beside(stage, chunk), duplicates=found)}"
         reading = dict(zip(self.plan.beside, chunk.beside, strict=True))
         skipped = [reading.get(other, "") for other in self.skips_drops_of(stage)]
         if not skipped:
@@ -66,7 +66,7 @@ class Work:
 
     def so_far(self, stage: str, chunk: Chunk) -> str:
         """Return where the rows of a slow stage are kept until its chunk is finished."""
-        key = _key(chunk, chunk.skip, self._beside(stage, chunk))
+        key = _key(chunk, self._beside(stage, chunk))
         return f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}.so-far.parquet"
 
     def keep(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]], tokens: int = 0) -> None:
@@ -88,7 +88,7 @@ class Work:
 
     def table_before(self, stage: str, chunk: Chunk) -> str:
         """Return where a retry moves a table, whichever images are duplicates."""
-        key = _key(chunk, (), self._beside(stage, chunk))
+        key = _key(chunk, self._beside(stage, chunk), duplicates=False)
         return f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}{BEFORE}"
 
     def move_aside(self, stage: str, chunk: Chunk) -> None:
@@ -223,17 +223,19 @@ class Work:
 
     def ingested(self, chunk: Chunk) -> Iterator[Sample]:
         """Samples of a chunk that ingest let through and that repeat no other."""
-        skip = set(chunk.skip)
+        skip, twins = set(chunk.skip), {each.row: each.paths for each in chunk.twins}
         for number, row in enumerate(self.ingest_rows(chunk)):
             if row["drop"] is None and number not in skip:
-                yield Ingest.sample(row)
+                yield replace(Ingest.sample(row), twins=twins.get(number, ()))
 
 
-def _key(chunk: Chunk, skip: tuple[int, ...], beside: list[str]) -> str:
-    """The chunk's key after duplicates were found in it, and with files beside the images."""
-    if not skip and not beside:
+def _key(chunk: Chunk, beside: list[str], *, duplicates: bool = True) -> str:
+    """The chunk's key, with files beside the images, and after duplicates were found in it."""
+    skip, twins = (chunk.skip, chunk.twins) if duplicates else ((), ())
+    if not skip and not twins and not beside:
         return chunk.key
-    return hashlib.sha256(f"{chunk.key}{skip}{beside}".encode()).hexdigest()[:12]
+    also = [(each.row, each.paths, each.labels) for each in twins] or ""
+    return hashlib.sha256(f"{chunk.key}{skip}{beside}{also}".encode()).hexdigest()[:12]
 
 
 _open_listings: dict[tuple[str, str], pq.ParquetFile] = {}

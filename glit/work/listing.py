@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import filecmp
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -28,7 +28,7 @@ from glit.stages.ingest import IngestConfig
 from glit.stages.plan import Plan
 from glit.storage.duckdb_temp import quoted, spilling
 from glit.storage.store import Entry, Store
-from glit.work.scan import BATCH, ScannedFiles, images_now
+from glit.work.scan import BATCH, NOT_THERE, ScannedFiles, images_now
 
 DAMAGED = (OSError, ValueError, pa.ArrowException)
 """Errors that reading a damaged listing raises."""
@@ -51,6 +51,17 @@ _META_SERIES = "glit.series"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Twins:
+    """The exact duplicates of an image that have captions, regions or files beside them."""
+
+    row: int
+    """The image's row of its chunk."""
+    paths: tuple[str, ...]
+    labels: tuple[str, ...]
+    """What identifies the captions, regions and files of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
     """A run of consecutive rows of the listing; the unit of work."""
 
@@ -61,7 +72,9 @@ class Chunk:
     """For each kind of file beside the images that the recipe reads, a hash of their stamps; then
     of their captions and of their regions in the user's files, if there are such."""
     skip: tuple[int, ...] = ()
-    """Rows that are duplicates of earlier images."""
+    """Rows that are duplicates of other images."""
+    twins: tuple[Twins, ...] = ()
+    """Of rows that stay, the exact duplicates whose captions and regions are theirs as well."""
     series: int = 0
     """0 for what was built first, 1 for what the first addition brought, and so on."""
 
@@ -208,6 +221,22 @@ def read_chunk(file: pq.ParquetFile, chunk: Chunk) -> list[Entry]:
         ) from error
     rows = table.to_pylist()
     return [Entry(path=row["path"], size=row["size"], stamp=row["stamp"]) for row in rows]
+
+
+def labels_in_listing(listing: Any, chunks: Iterable[Chunk]) -> Iterator[pa.Table]:
+    """Yield the series of the images of each chunk, and what identifies their captions, regions and
+    files beside them; an empty text for none.
+
+    Args:
+        listing: its path, or opened.
+        chunks: of it.
+    """
+    file = open_listing(listing)
+    for chunk in chunks:
+        beside = file.read_row_group(chunk.index, columns=["beside"])["beside"].to_pylist()
+        said = [["" if stamp == NOT_THERE else stamp for stamp in each] for each in beside]
+        series = pa.array([chunk.series] * len(said), pa.int64())
+        yield pa.table({"series": series, "said": pa.array(said, pa.list_(pa.string()))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

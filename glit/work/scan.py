@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import duckdb
@@ -80,6 +81,8 @@ class ScannedFiles:
     """Table of the user's captions, if they are read."""
     regions: Path | None = None
     """Table of the user's regions, if they are read."""
+    hidden: Mapping[str, int] = field(default_factory=dict)
+    """Images that were passed over, by the hidden or system folder that they are in."""
 
     def paths_without_image(self, table: Path, most: int) -> tuple[int, list[str]]:
         """The paths of a user's table that no image has: how many, and the first of them."""
@@ -96,20 +99,20 @@ def images_now(work: Store, plan: Plan, source: Source) -> Iterator[ScannedFiles
     Raises:
         RunError: nothing can be written there, of what happens meanwhile too.
     """
-    beside = tuple(plan.suffixes.values())
+    beside, hidden = tuple(plan.suffixes.values()), Counter[str]()
     with (
         disk_errors(work.root),
         brought_table(plan.brought) as captions,
         brought_table(plan.regions) as regions,
         gathered(
-            entries(source, sidecars=beside, work=work),
+            entries(source, sidecars=beside, work=work, hidden=hidden),
             Path(work.full("")) if work.is_local else None,
             num_beside=len(beside),
             captions=captions,
             regions=regions,
         ) as found,
     ):
-        yield found
+        yield replace(found, hidden=hidden)
 
 
 @contextlib.contextmanager

@@ -273,7 +273,7 @@ def test_a_pipe_is_not_waited_for(images, tmp_path):
     ("text", "form"),
     [
         ('{"images": [{"id": 1}], "annotations": [{"bbox": [], "tokens_positive": []}]}', "mdetr"),
-        ('{"images": [], "annotations": [{"bbox": []}], "categories": []}', "regions"),
+        ('{"images": [], "annotations": [{"bbox": []}], "categories": []}', "coco-instances"),
         ('{"images": [{"coco_url": ""}], "annotations": [{"bbox": []}]}', "coco-instances"),
         ('{"images": [], "annotations": [{"caption": ""}]}', "coco"),
         ('{"images": [{"sentences": [{"raw": ""}]}], "dataset": "coco"}', "coco"),

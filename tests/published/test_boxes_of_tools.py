@@ -195,13 +195,10 @@ def test_hostile_voc_is_listed_and_the_rest_read(tmp_path, pictures):
     for name, text in texts.items():
         write(tmp_path / "xml" / f"{name}.xml", text)
     found, rows = taken("voc", tmp_path / "xml", pictures)
-    assert rows == {
-        "one.png": [{"box_xyxy": [0, 1, 20, 20.5], "label": "cat"}],
-        "two.png": [{"box_xyxy": [0, 1, 20, 20.5], "label": "cat"}],
-    }
+    assert rows == {"two.png": [{"box_xyxy": [0, 1, 20, 20.5], "label": "cat"}]}
     assert (found.cut, found.without) == (2, 1)  # counted from 0, which the format does not
     said = {each.split(".xml")[0]: each for each in found.refused}
-    assert said.keys() == texts.keys() - {"good", "vast", "leads"}
+    assert said.keys() == texts.keys() - {"vast", "leads"}
     assert "declares a document type" in said["bomb"]
     assert "declares a document type" in said["outside"]
     assert "no XML (unclosed token: line" in said["cut"]
@@ -209,7 +206,7 @@ def test_hostile_voc_is_listed_and_the_rest_read(tmp_path, pictures):
     assert found.missing == (f"{pictures}/secret.png",)  # and looked for nowhere else
     assert "object 1: a box or score holds nan" in said["nan"]
     assert "no <filename>" in said["void"]
-    assert "has boxes in good.xml already" in said["zz"]
+    assert "has boxes in good.xml too" in said["zz"] and "in zz.xml too" in said["good"]
 
 
 LABELME = {  # as labelme 6.3.1 saves it
@@ -404,7 +401,7 @@ CVAT = """<?xml version="1.0" encoding="utf-8"?>
     </box>
     <polygon label="cat" occluded="0" outside="0" keyframe="0" points="20.00,10.00;40.00,10.00;40.00,30.00;20.00,30.00" z_order="0">
     </polygon>
-    <box label="cat" xtl="1" ytl="1" xbr="9" ybr="9" rotation="30.0"/>
+    <cuboid label="cat" xtl1="1" ytl1="1"/>
     <mask label="cat" rle="1, 5" left="4" top="5" width="3" height="2"/>
     <polyline label="cat" points="1,1;2,2"/>
     <tag label="indoor"/>
@@ -425,7 +422,7 @@ def test_cvat(tmp_path, pictures):
     pixels = coco_masks.decode(third["mask"])
     assert np.argwhere(pixels).tolist() == [[5, 5], [5, 6], [6, 4], [6, 5], [6, 6]]
     assert [each.split(": ", 1)[1] for each in found.refused[:3]] == [
-        "shape 3: a box turned by 30.0 degrees, which is no box",
+        "shape 3: a cuboid, which has no box",
         "shape 5: a polyline, which has no box",
         "shape 7: a mask of 3x2 pixels at 47, 5, outside its picture",
     ]
@@ -503,7 +500,13 @@ def test_label_studio(tmp_path, pictures):
     twice["annotations"] *= 2
     tasks = [
         studio(
-            box(), polygon, text, relation, box(rotation=3), box(width=float("nan")), box(x="y")
+            box(),
+            polygon,
+            text,
+            relation,
+            {**box(), "image_rotation": 90},
+            box(width=float("nan")),
+            box(x="y"),
         ),
         twice,
         studio(box(), name="/data/local-files/?d=x/two.png"),
@@ -523,7 +526,7 @@ def test_label_studio(tmp_path, pictures):
     }  # fmt: skip
     assert found.without == 1
     assert [each.split(": ", 1)[1] for each in found.refused] == [
-        "result 5: a turned box or picture, whose box is none of the picture's",
+        "result 5: a turned picture, whose box is none of the file's",
         "result 6: a box or score holds nan, want finite numbers",
         "result 7: could not convert string to float: 'y'",
         "2 annotations; mark one of them as ground truth",
@@ -614,8 +617,106 @@ def test_the_command_says_what_to_build(tmp_path, pictures):
     lines = found.stdout.splitlines()
     assert lines[0] == f"4 boxes of 2 images: {tmp_path}/my.regions.jsonl, 2 with a mask"
     assert lines[1] == (
-        f"next: glit build {pictures} -o my -r laptop --regions {tmp_path}/my.regions.jsonl "
+        f"next: glit build {pictures} -o my-dataset -r laptop --regions {tmp_path}/my.regions.jsonl "
         "--set propose.keep_masks=true"
     )
-    assert "shape 3: a box turned" in found.stderr
+    assert "shape 3: a cuboid" in found.stderr
     assert not (tmp_path / "my.jsonl").exists()
+
+
+BOX = {"box_xyxyn": [0.4, 0.4, 0.6, 0.6], "label": "cat"}
+
+
+def yolo_of(folder: Path, *texts: str, yaml: str = "") -> tuple[Imported, list[dict]]:
+    for number, text in enumerate(texts):
+        (folder / f"{number}.png").write_bytes(png(seed=number))
+        write(folder / f"{number}.txt", text)
+    write(folder / "data.yaml", f"names: [cat, dog]\n{yaml}")
+    found, rows = taken("yolo", folder)
+    boxes = [row for each in rows.values() for row in each]
+    for row in boxes:
+        row["box_xyxyn"] = [round(edge, 6) for edge in row["box_xyxyn"]]
+    return found, boxes
+
+
+@pytest.mark.parametrize(
+    ("line", "yaml", "row"),
+    [
+        ("0 .5 .5 .2 .2 .5 .45 1", "", BOX),
+        ("0 .5 .5 .2 .2 .5 .45 2 0 0 0", "", BOX),
+        ("0 .5 .5 .2 .2 .45 .45 .55 .55", "kpt_shape: [2, 2]", BOX),
+        ("0 .5 .5 .2 .2 .9 17", "", {**BOX, "score": 0.9}),
+        ("0 .5 .5 .2 .2 .9 1", "task: track", {**BOX, "score": 0.9}),
+        ("0 .4 .4 .6 .4 .6 .6 .4 .6", "", BOX),
+        ("0 .4 .4 .6 .4 .6 .6 .4 .6 .5", "", {**BOX, "score": 0.5}),
+        ("0 .6 .6 .4 .4 .6 .4", "task: segment", BOX),
+        ("0 .4 .5 .5 .4 .6 .5 .5 .6", "", BOX),
+        ("0 .7 .1 .9 .1 .9 .3 .8 .3 .7 .3", "", {**BOX, "box_xyxyn": [0.7, 0.1, 0.9, 0.3]}),
+        ("0.00e+00 .5 .5 .2 .2", "", BOX),
+    ],
+)
+def test_what_a_line_of_yolo_is(tmp_path, line, yaml, row):
+    found, rows = yolo_of(tmp_path, line, yaml=yaml)
+    assert rows == [row] and not found.refused
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("0 .5 .5 .2 .2 .45 .45 .55 .55", r"may be a box and 4 numbers .* 'kpt_shape: \[2, 2\]'"),
+        ("0 .5 .5 .2 .2 .9 1", "may be a box and 2 numbers of key points or tracks, or corners"),
+        ("0.5 .5 .5 .2 .2", "class 0.5, want a number from 0 to 1"),
+        ("-1 .5 .5 .2 .2", "class -1, want"),
+        ("nan .5 .5 .2 .2", "class nan, want"),
+    ],
+)
+def test_a_line_of_yolo_that_nothing_tells_is_left_out(tmp_path, line, message):
+    with pytest.raises(InputError, match=message):
+        yolo_of(tmp_path, line)
+
+
+def test_other_lines_tell_what_a_line_is(tmp_path):
+    (tmp_path / "a").mkdir()
+    found, rows = yolo_of(tmp_path / "a", "0 .5 .5 .2 .2 .9 1", "1 .5 .5 .2 .2 .8 24")
+    assert [row["score"] for row in rows] == [0.9, 0.8] and not found.refused
+    (tmp_path / "b").mkdir()
+    segment = "0 .1 .1 .9 .1 .9 .2 .5 .8 .1 .2"
+    found, rows = yolo_of(tmp_path / "b", "0 .5 .5 .3 .3 .45 .45 .55 .55", segment)
+    assert [row["box_xyxyn"] for row in rows] == [[0.3, 0.3, 0.55, 0.55], [0.1, 0.1, 0.9, 0.8]]
+
+
+def test_empty_lines_of_names_hold_their_place(tmp_path, pictures):
+    write(pictures / "classes.txt", "person\n\ncar\n\n")
+    write(pictures / "one.txt", "2 .5 .5 .2 .2\n0 .5 .5 .3 .3\n1 .5 .5 .4 .4\n3 .5 .5 .1 .1\n")
+    found, rows = taken("yolo", pictures)
+    assert [row["label"] for row in rows["one.png"]] == ["car", "person"]
+    assert "class 1 has no name" in found.refused[0] and "from 0 to 2" in found.refused[1]
+
+
+def test_names_among_the_labels_and_in_another_encoding(tmp_path, pictures):
+    write(tmp_path / "labels" / "classes.txt", "cat\n")
+    write(tmp_path / "labels" / "one.txt", "0 .5 .5 .2 .2\n")
+    _, rows = taken("yolo", tmp_path)
+    assert rows == {"one.png": [BOX]}
+    (tmp_path / "labels" / "classes.txt").write_bytes("\u72d7\n".encode("gbk"))
+    with pytest.raises(InputError, match=r"classes.txt: byte 0 .*; save the file as UTF-8"):
+        taken("yolo", tmp_path)
+
+
+def test_labels_without_pictures_beside_them(tmp_path, pictures):
+    write(tmp_path / "yolo" / "obj.names", "cat\ndog\n")
+    write(tmp_path / "yolo" / "train.txt", "data/obj_train_data/one.png\n")
+    write(tmp_path / "yolo" / "obj_train_data" / "one.txt", "0 .5 .5 .2 .2\n")
+    _, rows = taken("yolo", tmp_path / "yolo", pictures)
+    assert rows == {"one.png": [BOX]}
+    with pytest.raises(InputError, match="name their folder with --images"):
+        taken("yolo", tmp_path / "yolo")
+
+
+def test_a_yaml_that_names_another_folder(tmp_path, pictures):
+    write(tmp_path / "cfg" / "a.yaml", "path: ../set\ntrain: images/train\nnames: {0: cat}\n")
+    (tmp_path / "set" / "images").mkdir(parents=True)
+    (pictures / "one.png").rename(tmp_path / "set" / "images" / "one.png")
+    write(tmp_path / "set" / "labels" / "one.txt", "0 .5 .5 .2 .2\n")
+    _, rows = taken("yolo", tmp_path / "cfg" / "a.yaml")
+    assert rows == {"one.png": [BOX]}

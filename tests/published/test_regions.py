@@ -125,7 +125,7 @@ def test_odvg_and_grounding_cap(tmp_path, images):
     )  # fmt: skip
     assert "4 boxes: " in done.output
     assert ", 1 cut at the edge of their image, 1 empty ones left out" in done.output
-    assert f"next: glit build {images} -o 'my set' -r provided --captions" in done.output
+    assert f"next: glit build {images} -o 'my set-dataset' -r provided --captions" in done.output
     assert done.output.rstrip().endswith(".regions.jsonl' --set ground.enabled=true")
 
 
@@ -223,7 +223,9 @@ def test_visual_genome(tmp_path, images):
 )
 def test_other_files_are_refused_in_one_line(tmp_path, images, name, content):
     (tmp_path / "file.json").write_text(content)
-    with pytest.raises(InputError, match=f"not the {name} annotations as published"):
+    with pytest.raises(
+        InputError, match=f"not the {name} annotations as published|none of 1 entries can be right"
+    ):
         rows_of(name, tmp_path / "file.json", images)
     assert not (tmp_path / "out.jsonl").exists()
     assert not (tmp_path / "out.regions.jsonl").exists()

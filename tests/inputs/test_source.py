@@ -1,0 +1,61 @@
+"""Which files of a folder, a glob, a list or a shard go in."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from building import png
+
+from glit.inputs.source import entries, find_source
+
+HIDDEN = (
+    ".ipynb_checkpoints/a-checkpoint.png", "sub/.Trash-1000/files/a.png", "@eaDir/a.jpg/T.png",
+    "$RECYCLE.BIN/x.png", "__MACOSX/._a.png", "._a.png", "System Volume Information/a.png",
+)  # fmt: skip
+SHOWN = ("a.png", "thumbs/a.png", "sub/.b.png")
+
+
+def folder_of(root: Path) -> Path:
+    for name in (*SHOWN, *HIDDEN):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(png())
+    return root
+
+
+def zip_of(root: Path) -> Path:
+    with zipfile.ZipFile(root / "a.zip", "w") as archive:
+        for name in (*SHOWN, *HIDDEN):
+            archive.writestr(name, png())
+    return root
+
+
+def tar_of(root: Path) -> Path:
+    with tarfile.open(root / "a.tar", "w") as archive:
+        for name in (*SHOWN, *HIDDEN):
+            info = tarfile.TarInfo(f"./{name}")
+            info.size = len(png())
+            archive.addfile(info, io.BytesIO(png()))
+    return root
+
+
+@pytest.mark.parametrize("write", [folder_of, zip_of, tar_of])
+def test_hidden_and_system_folders_are_passed_over_and_counted(tmp_path, write):
+    hidden = Counter[str]()
+    found = entries(find_source(str(write(tmp_path))), hidden=hidden)
+    assert sorted(entry.path.rpartition("::")[2] for entry in found) == sorted(SHOWN)
+    assert hidden.total() == len(HIDDEN) and hidden["@eaDir"] == 1
+
+
+def test_a_glob_or_a_list_takes_the_hidden_files_that_it_names(tmp_path):
+    folder_of(tmp_path)
+    found = entries(find_source(f"{tmp_path}/.ipynb_checkpoints/*.png"))
+    assert [entry.path for entry in found] == ["a-checkpoint.png"]
+    assert {entry.path for entry in entries(find_source(f"{tmp_path}/**/*.png"))} == {*SHOWN}
+    (tmp_path / "list.txt").write_text("\n".join(HIDDEN[:3]))
+    found = entries(find_source(str(tmp_path / "list.txt")))
+    assert [entry.path for entry in found] == [*HIDDEN[:3]]
