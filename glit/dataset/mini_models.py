@@ -26,8 +26,7 @@ def meaningless(models: Mapping[str, str], pictures: Iterable[Pixels]) -> str:
     roles = models.keys() - {"tokenizer"}
     if not roles:
         return ""
-    looks = [looks_like_scene(each) for each in islice(pictures, LOOKED_AT)]
-    if not looks or sum(looks) >= len(looks) / 2:
+    if _are_scenes(pictures):
         return ""
     if roles == {"captioner"}:
         return "captions"
@@ -52,6 +51,16 @@ def caution(manifest: Manifest, pictures: Iterable[Pixels]) -> str:
 def dataset_caution(dataset: Dataset) -> str:
     """:func:`caution` of a finished dataset; its images are read where a model is mini alone."""
     return caution(dataset.manifest, _pictures(dataset))
+
+
+def shows_scenes(dataset: Dataset) -> bool:
+    """Return whether the images of a dataset look like procedural scenes, or none can be read."""
+    return _are_scenes(_pictures(dataset))
+
+
+def _are_scenes(pictures: Iterable[Pixels]) -> bool:
+    looks = [looks_like_scene(each) for each in islice(pictures, LOOKED_AT)]
+    return not looks or sum(looks) >= len(looks) / 2
 
 
 def _pictures(dataset: Dataset) -> Iterator[Pixels]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pkgutil
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from glit.clip.runs import has_own_encoders, model_of_run
 from glit.data.captions import LONG
+from glit.dataset.mini_models import shows_scenes
+from glit.dataset.reader import Dataset
 from glit.errors import InputError, UserError
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
@@ -20,11 +23,13 @@ from glit.evaluation.report import Result
 from glit.evaluation.tasks import TASKS
 from glit.gpu.convolutions import no_tf32_convolutions
 from glit.models.device import pick_device
+from glit.models.weights import is_mini
 from glit.published.files import check_exists
 from glit.recipes.config import as_table
 from glit.runtime.cpu_threads import CpuThreads
 from glit.runtime.process_state import without_bars
 from glit.runtime.progress import StageProgress, null_progress
+from glit.training.run_file import was_trained_on
 
 
 def open_embedder(
@@ -39,6 +44,25 @@ def open_embedder(
     if has_own_encoders(embedder.folder):
         return with_own_encoders(embedder, config)
     return embedder
+
+
+def _warn_of_dataset(models: Sequence[str], dataset: str) -> None:
+    """Warn of models that were trained on the dataset, and of mini models if it shows no scenes."""
+    opened = Dataset(dataset)
+    for model in models:
+        if was_trained_on(Path(model), opened):
+            warnings.warn(
+                f"{model} was trained on {dataset}: its figures here say nothing of other images; "
+                "give a dataset of other images",
+                stacklevel=3,
+            )
+    minis = [model for model in models if is_mini(model)]
+    if minis and not shows_scenes(opened):
+        warnings.warn(
+            f"{', '.join(minis)}: trained on glit's procedural scenes alone, and the images of "
+            f"{dataset} look otherwise; the figures mean nothing",
+            stacklevel=3,
+        )
 
 
 def evaluate(
@@ -95,6 +119,8 @@ def evaluate(
         further["false_sentences"] = read_false_sentences(
             false_sentences, collection, seed=config.seed, limited=bool(config.limit)
         )
+    if kind == "glit":
+        _warn_of_dataset(models, dataset)
     measure = TASKS[task].function()
     told = progress or null_progress()
     results: list[Result] = []

@@ -71,13 +71,14 @@ class CrashIsolation:
         while True:
             ready, _ = ray.wait([stream], timeout=self._patience.limit_s)
             try:
-                told = value(ray.get(next(stream))) if ready else self._replace(None)
+                told = value(ray.get(next(stream))) if ready else None
             except DEAD as error:
                 if self._replace(error):
                     stream, at = self._slot.give(self._unit, excluded), ""
                     continue
                 return _Death(at, "worker_crash")
-            if not ready:
+            if told is None:
+                self._replace(None)
                 return _Death(at, "timeout")
             if isinstance(told, Tally):
                 return told

@@ -79,6 +79,7 @@ def write_run_file(
         "packages": packages,
         "dataset": dataset.parts[0].path,
         "dataset_sha256": mixture_hash(dataset),
+        "parts_sha256": [dataset_hash(part) for part in dataset.parts],
         "model_sha256": weights_hash(start),
         "threads": num_threads,
         "parameters": {
@@ -110,6 +111,12 @@ def mixture_hash(dataset: Mixture) -> str:
     """A hash of several datasets; for one dataset equal to :func:`dataset_hash`."""
     each = [dataset_hash(part) for part in dataset.parts]
     return each[0] if len(each) == 1 else hashlib.sha256(" ".join(each).encode()).hexdigest()
+
+
+def was_trained_on(model: Path, dataset: Dataset) -> bool:
+    """Return whether a run, or a checkpoint in a run's folder, was trained on a dataset."""
+    runs = [folder for folder in (model, model.parent) if (folder / NAME).is_file()]
+    return any(dataset_hash(dataset) in _read(run).get("parts_sha256", ()) for run in runs)
 
 
 def config_of(

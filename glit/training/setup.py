@@ -14,11 +14,13 @@ from glit.clip.image_processor import Preprocessing, read_preprocessing
 from glit.clip.kinds import OpenedModel, assemble, open_model
 from glit.clip.model_types import is_naflex, is_siglip
 from glit.clip.runs import find_model, refuse_own_encoders
+from glit.dataset.mini_models import shows_scenes
 from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import is_grounded_schema
 from glit.errors import DatasetError, InputError, RecipeError, WeightsError
 from glit.models.device import has_bfloat16, warn_if_slow
 from glit.models.tokenizer import TextTokenizer, tokenizer_hash
+from glit.models.weights import is_mini
 from glit.runtime.cores import unused_allocation
 from glit.training.captions import check_captions
 from glit.training.checkpoint import read_module
@@ -96,6 +98,13 @@ def prepare(
     _check_fit(config, mixture, objective)
     _check_apart(config, mixture)
     check_captions(config, mixture, objective)
+    if rank == 0 and is_mini(config.model) and not all(map(shows_scenes, parts)):
+        warnings.warn(
+            f"{config.model} learned glit's procedural scenes alone, and the images of {dataset} "
+            "look otherwise, so what is learned here means little; give a CLIP for photographs "
+            "with --set train.model=FOLDER",
+            stacklevel=2,
+        )
     if objective.needs.pooled_tokens:
         for part in parts:
             check_tokenizer(part, config.model, start)
