@@ -227,7 +227,7 @@ def test_a_process_whose_gpu_failed_is_replaced(executor, tmp_path, once):
     task = KillerTask(str(tmp_path), killers=((2, 5),), once=once, gpu_error=True)
     done, written = go(executor, task)
     assert sorted(done) == list(range(6))
-    assert written["unit-2"] == ("whole" if once else "{5: 'worker_crash'}")
+    assert written["unit-2"] == ("whole" if once else "{'5': 'worker_crash'}")
 
 
 def test_a_unit_too_large_as_a_whole_is_one_clear_error(executor, tmp_path):
