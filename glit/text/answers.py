@@ -54,14 +54,17 @@ def clean_answer(text: str, *, tokens: Collection[str] = (), prompt: str = "") -
         ("fences", _unfenced),
         ("HTML", _without_html),
     )
+    is_plain = not tokens and not _ODD.search(text)
     for name, step in steps:
+        if is_plain and name != "further turns":
+            continue
         found = step(text)
         if found != text:
             cut.append(name)
             text = found.lstrip()
     if cut:
         text = _BEFORE_MARK.sub(r"\1", _BLANKS.sub(" ", _LINE_ENDS.sub("", text))).rstrip(" \t")
-    lost = _LOST.search(text)
+    lost = None if is_plain else _LOST.search(text)
     return CleanAnswer(text=text, cut=tuple(cut), lost=lost[0] if lost else "")
 
 
@@ -81,6 +84,10 @@ def _is_marker(token: str) -> bool:
     return len(token) > 2 and bool(_MARKER.fullmatch(token))
 
 
+_ODD = re.compile(
+    r"[^\x20-\x7e\n\r\t‘’“”…–—]|[<\[&`\\|]|##|@@|addCriterion|assistantfinal|^\s*analysis[A-Z]"
+)
+"""What every step but that of the turns begins with; most captions have nothing of it."""
 _MARKER = re.compile(r"[<\[◁{]\S*\w\S*[>\]▷}]|\S*\|\S*\w\S*")
 _LINE_ENDS = re.compile(r"[ \t]+(?=\n)")
 _BLANKS = re.compile(r"(?<=\S)[ \t]{2,}(?=\S)")
