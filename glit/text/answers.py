@@ -34,7 +34,8 @@ def clean_answer(text: str, *, tokens: Collection[str] = (), prompt: str = "") -
     Args:
         text: as the model wrote it.
         tokens: the control tokens of the model's tokenizer, where it is known.
-        prompt: is cut from the beginning, where the model repeats it.
+        prompt: is cut from the beginning, where the model repeats it; a prompt that does not end
+            like a sentence may be the beginning of the caption, and stays.
 
     >>> clean_answer("<think>A cat?</think>A dog.</s>").text
     'A dog.'
@@ -263,7 +264,7 @@ _SAYS = re.compile(
 def _first_turn(text: str, prompt: str) -> str:
     """The answer without the talk before it, the role that speaks, and all turns after it."""
     text = _ECHOED.sub("", text, count=1)
-    own = prompt.strip()
+    own = prompt.strip() if prompt.strip().endswith((".", ":", "?", "!")) else ""
     while True:
         rest = _LEADS.sub("", text, count=1)
         if own and rest.lstrip().startswith(own):
