@@ -293,7 +293,7 @@ class WriteCaptions(CaptionStage):
                 return Drop(reason="empty_caption", message=message, attempt=attempt)
             text = whole or text
         fault = caption_fault(text, language=self._language, checks=self._config.checks)
-        if fault := "looping" if loops and fault != "refusal" else fault:
+        if fault := "looping" if loops and fault not in ("refusal", "empty_caption") else fault:
             said = f"said: {text[:120]!r}" if text or not answer.text else "only thought"
             return Drop(reason=fault, message=f"the captioner {said}", attempt=attempt)
         caption = Caption(

@@ -34,7 +34,8 @@ def clean_answer(text: str, *, tokens: Collection[str] = (), prompt: str = "") -
     Args:
         text: as the model wrote it.
         tokens: the control tokens of the model's tokenizer, where it is known.
-        prompt: is cut from the beginning, where the model repeats it.
+        prompt: is cut from the beginning, where the model repeats it; a prompt that does not end
+            like a sentence may be the beginning of the caption, and stays.
 
     >>> clean_answer("<think>A cat?</think>A dog.</s>").text
     'A dog.'
@@ -54,14 +55,17 @@ def clean_answer(text: str, *, tokens: Collection[str] = (), prompt: str = "") -
         ("fences", _unfenced),
         ("HTML", _without_html),
     )
+    is_plain = not tokens and not _ODD.search(text)
     for name, step in steps:
+        if is_plain and name != "further turns":
+            continue
         found = step(text)
         if found != text:
             cut.append(name)
             text = found.lstrip()
     if cut:
         text = _BEFORE_MARK.sub(r"\1", _BLANKS.sub(" ", _LINE_ENDS.sub("", text))).rstrip(" \t")
-    lost = _LOST.search(text)
+    lost = None if is_plain else _LOST.search(text)
     return CleanAnswer(text=text, cut=tuple(cut), lost=lost[0] if lost else "")
 
 
@@ -81,6 +85,10 @@ def _is_marker(token: str) -> bool:
     return len(token) > 2 and bool(_MARKER.fullmatch(token))
 
 
+_ODD = re.compile(
+    r"[^\x20-\x7e\n\r\t‘’“”…–—]|[<\[&`\\|]|##|@@|addCriterion|assistantfinal|^\s*analysis[A-Z]"
+)
+"""What every step but that of the turns begins with; most captions have nothing of it."""
 _MARKER = re.compile(r"[<\[◁{]\S*\w\S*[>\]▷}]|\S*\|\S*\w\S*")
 _LINE_ENDS = re.compile(r"[ \t]+(?=\n)")
 _BLANKS = re.compile(r"(?<=\S)[ \t]{2,}(?=\S)")
@@ -256,7 +264,7 @@ _SAYS = re.compile(
 def _first_turn(text: str, prompt: str) -> str:
     """The answer without the talk before it, the role that speaks, and all turns after it."""
     text = _ECHOED.sub("", text, count=1)
-    own = prompt.strip()
+    own = prompt.strip() if prompt.strip().endswith((".", ":", "?", "!")) else ""
     while True:
         rest = _LEADS.sub("", text, count=1)
         if own and rest.lstrip().startswith(own):

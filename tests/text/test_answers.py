@@ -96,6 +96,10 @@ def test_what_only_looks_so_is_kept(fine) -> None:
     assert (found.text, found.cut, found.lost) == (fine, (), "")
 
 
+def test_a_prompt_that_begins_the_caption_stays() -> None:
+    assert clean_answer("A photo of a dog.", prompt="A photo of").text == "A photo of a dog."
+
+
 class Tokenizer:
     all_special_tokens = ("<|own|>", "!", "[gMASK]")
 
