@@ -25,7 +25,7 @@ from glit.data.json_files import not_utf8
 from glit.errors import InputError, closest, cut
 from glit.importers.named_files import NamedFiles
 from glit.published import FORMATS, RegionFormat, imported
-from glit.published.corners import CornerCount
+from glit.published.corners import CornerCount, UnitCount
 from glit.published.files import AnnotatedImage, check_exists, check_regular, leads_out, on_disk
 from glit.published.region_image import RegionImage, cut_box, frame_of, moved_box
 from glit.runtime.progress import StageProgress, null_progress
@@ -321,7 +321,7 @@ def _write_regions(
 ) -> Imported:
     """Write images as they are read: FineHARD has twelve million."""
     captions = form.captions
-    counts, corners = Counter[str](), CornerCount()
+    counts, corners, units = Counter[str](), CornerCount(), UnitCount()
     phrases, folder = False, ""
     missing, refused, whole, claims = _Listed(), _Listed(), _Listed(), _Claims()
     with contextlib.ExitStack() as files:
@@ -367,8 +367,13 @@ def _write_regions(
                 claims.written(image, counts["regions"])
             if form.assumed and frame is not None:
                 corners.add((given[:4] for given in image.rows), frame.stated)
+            if not image.shares and frame is not None:
+                xywh = form.corners == "xywh"
+                units.add((given[:4] for given in image.rows), frame.stated, xywh=xywh)
         if corners.fault:
             raise ValueError(f"{corners.fault}; if they are two corners, use --format hf-xyxy")
+        if units.fault:
+            raise ValueError(units.fault)
         if not counts["written"]:
             raise InputError(
                 _nothing(

@@ -91,7 +91,7 @@ def test_a_build_of_own_boxes(images, tmp_path):
     build = {"recipe": "annotated", "captions": tmp_path / "captions.jsonl"}
     manifest = run_build(images, tmp_path / "out", **build)
     assert manifest.counts.drops == {
-        "propose/bad_masks": 1, "propose/no_masks": 1, "propose/no_region": 1,
+        "propose/bad_masks": 1, "propose/no_annotation": 1, "propose/no_region": 1,
         "score/bad_masks": 1,
     }  # fmt: skip
     messages = dict(

@@ -187,9 +187,9 @@ def test_what_does_not_fit_the_image_drops_it(images, tmp_path, rows, drop):
     manifest = build(images, tmp_path / "out", file, "ground.enabled=true")
     stage, message = drop
     assert manifest.counts.drops == (
-        {"propose/bad_masks": 1, "propose/no_masks": 1}
+        {"propose/bad_masks": 1, "propose/no_annotation": 1}
         if stage == "propose"
-        else {f"{stage}/bad_masks": 1, "propose/no_masks": 1}
+        else {f"{stage}/bad_masks": 1, "propose/no_annotation": 1}
     )
     drops = pq.read_table(tmp_path / "out" / "drops.parquet").to_pylist()
     told = {row["source_path"]: row["message"] for row in drops}
