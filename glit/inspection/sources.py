@@ -24,7 +24,6 @@ from glit.inputs.files import ImageFiles
 from glit.inputs.region_file import SHARES, box_corners
 from glit.inputs.source import entries, find_source
 from glit.inputs.user_captions import read_captions
-from glit.inputs.user_regions import read_regions
 from glit.inspection.captions import most_frequent_language
 from glit.inspection.findings import Estimate
 from glit.inspection.formats import OTHERS, format_of
@@ -33,6 +32,7 @@ from glit.inspection.rows import DatasetSource
 from glit.published import FORMATS, CaptionFormat, RegionFormat
 from glit.published.files import ALL, AnnotatedImage, leads_out, no_parts, on_disk
 from glit.published.region_image import RegionImage
+from glit.published.user_regions import read_regions
 from glit.storage.members import REFUSED, in_cases, stem
 from glit.storage.store import Entry, inside
 from glit.work.state import STATE

@@ -15,7 +15,7 @@ from glit.errors import InputError
 from glit.inputs.csv_rows import csv_rows
 from glit.inputs.source import find_source
 from glit.inputs.user_captions import prepare, read_captions
-from glit.inputs.user_regions import read_regions
+from glit.published.user_regions import read_regions
 from glit.storage.store import Store
 
 

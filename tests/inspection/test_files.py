@@ -123,7 +123,7 @@ def test_a_listed_picture_that_is_absent_is_told(images, tmp_path):
 def test_the_box_that_is_spoken_of_is_drawn(images, tmp_path):
     row = {"path": "0.png", "box_xyxy": [10, 10, 500, 40]}
     (tmp_path / "r.jsonl").write_text(json.dumps(row) + "\n")
-    report = api.audit(tmp_path / "r.jsonl", images=images, output=tmp_path / "a.html")
+    report = api.audit(tmp_path / "r.jsonl", images=images, page=tmp_path / "a.html")
     [found] = [each for each in report.findings if each.code == "box-outside"]
     shown = np.asarray(Image.open(io.BytesIO(found.examples[0].picture)).convert("RGB"))
     red = (shown[..., 0] > 200) & (shown[..., 1] < 90) & (shown[..., 2] < 90)
