@@ -133,3 +133,9 @@ def test_rules_that_compare_cosines_are_refused(images, tmp_path):
     run_build(images, tmp_path / "out", **build)
     with pytest.raises(RecipeError, match="rule = 'argmax' compares cosines, but"):
         glit.pair(tmp_path / "out", tmp_path / "again", settings=["pair.rule=argmax"])
+
+
+def test_nulls_are_as_if_they_were_not_there():
+    entry = {"box": [1, 2, 9, 9], "label": None, "source": None, "score": None, "mask": None}
+    [found] = read_region_file(json.dumps({"regions": [entry]}), width=20, height=20)
+    assert (found.region.label, found.region.source, found.region.score) == ("", "file", 1)
