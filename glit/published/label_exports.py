@@ -278,7 +278,8 @@ def _texts_of_regions(results: list[dict[str, Any]]) -> dict[Any, list[str]]:
     regions = {each.get("id") for each in results if each["type"] not in _NO_REGIONS} - {None}
     found: dict[Any, list[str]] = {}
     for each in results:
-        if each["type"] == "textarea" and each.get("id") in regions:
+        is_of_region = each["type"] == "textarea" and {*each["value"]} & {"x", "points"}
+        if is_of_region and each.get("id") in regions:
             text = each["value"]["text"]
             found.setdefault(each["id"], []).extend([text] if isinstance(text, str) else text)
     return found

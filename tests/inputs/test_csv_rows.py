@@ -82,8 +82,8 @@ def test_a_row_after_the_separator_of_excel_is_checked_too():
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ("Path;caption", r"row 2 has the keys Path, caption; want one of path, .*\(lower case\)"),
-        ("path,CAPTION", r"row 2 .*want one of caption, .*\(lower case\)"),
+        ("Path;caption", r"has the columns Path, caption; want one of path, .*\(lower case\)"),
+        ("path,CAPTION", r"has the columns .*want one of caption, .*\(lower case\)"),
         ("where,caption", r"want one of path, file_name, filename, image, source_path$"),
     ],
 )
