@@ -62,7 +62,8 @@ def _print(report: AuditReport, console: Console) -> None:
     images = "1 image" if report.images == 1 else f"{report.images} images"
     console.print(visible(f"{report.what}: {images}, format {report.format}"), soft_wrap=True)
     if report.findings:
-        table = Table("", "kind", "at fault", "share", "first example")
+        table = Table("", "kind", "at fault", "share")
+        table.add_column("first example", overflow="fold", min_width=24)
         for each in report.findings:
             first = each.examples[0]
             example = visible(f"{first.name}: {first.detail}"[:160])

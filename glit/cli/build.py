@@ -52,7 +52,7 @@ def build_command(
     both = captions is not None and regions is not None
     name = recipe or ("provided" if both else default_recipe(captions is not None))
     if recipe is None and name == "mini":
-        _refuse_photographs(images)
+        _refuse_photographs(images, has_captions=captions is not None)
         console.print("No GPU with the weights found: using the recipe 'mini', for drawn scenes.")
     how = _at_work(executor, ray_address, console, log_json, metrics, quiet=quiet)
     dataset = api.build(
@@ -181,7 +181,7 @@ def default_recipe(has_captions: bool = False) -> str:
     return "mini"
 
 
-def _refuse_photographs(images: str) -> None:
+def _refuse_photographs(images: str, *, has_captions: bool) -> None:
     """Refuse the default recipe ``mini`` for images that its models do not understand.
 
     Raises:
@@ -193,10 +193,16 @@ def _refuse_photographs(images: str) -> None:
 
     seen, _ = look_at_images(images, load_recipe("mini"))
     if seen.decoded and seen.scenes < len(seen.decoded) / 2:
+        choices = (
+            "-r captions-only takes your captions as they are, -r captions also looks for their "
+            "regions (glit recipes lists its downloads), -r provided takes --regions too"
+            if has_captions
+            else "-r laptop downloads 1.1 GB and runs on a CPU, -r provided takes your --captions "
+            "and --regions"
+        )
         raise UserError(
             f"{images}: these are photographs, and the default recipe here is mini, whose models "
-            "know only drawn scenes; choose a recipe: -r laptop downloads 1.1 GB and runs on a "
-            "CPU, -r provided takes your --captions and --regions"
+            f"know only drawn scenes; choose a recipe: {choices}"
         )
 
 

@@ -54,7 +54,20 @@ class LazyCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **more: Any) -> Any:
         """Return the loaded command's context, so that it is what runs."""
-        return self.loaded.make_context(info_name, args, *rest, **more)
+        try:
+            return self.loaded.make_context(info_name, args, *rest, **more)
+        except Exception as error:
+            told = getattr(error, "message", "")
+            found = re.match(r"Got unexpected extra arguments? \((.*)\)", str(told), re.DOTALL)
+            if found is None:
+                raise
+            names = found[1].split()
+            some = " ".join(names[:3]) + (" …" if len(names) > 3 else "")
+            error.message = (  # pyright: ignore[reportAttributeAccessIssue]
+                f"{len(names)} words too many: {some}; a pattern such as 'photos/*.jpg' goes in "
+                "quotes, and a name with a blank too"
+            )
+            raise
 
 
 def line_of_help(place: str) -> str:

@@ -260,7 +260,7 @@ REASONS: dict[str, str] = {
     "captioner_error": "the captioner failed on this image",
     "content_filter": "a filter of the server stopped the answer",
     "no_sentence": "the caption holds no sentence",
-    "no_masks": "there is no readable mask or region file beside this image",
+    "no_annotation": "there are no readable regions or masks of this image",
     "bad_masks": "the mask or region file is damaged, or does not fit the image or its caption",
     "no_region": "no region passed the filters",
     "not_finite": "the model answered NaN or infinity",

@@ -46,6 +46,9 @@ def to_srgb(image: Image.Image) -> Pixels:
     """
     if image.mode in ("F", "LAB"):
         raise ImageError("unsupported_mode", f"mode {image.mode} has no defined conversion to RGB")
+    is_bmp = image.format in ("BMP", "DIB") and image.mode == "RGBA"
+    if is_bmp and not np.asarray(image.getchannel("A")).any():
+        image = image.convert("RGB")  # four bytes a pixel, of which Windows leaves the last unused
     values = np.asarray(image) if image.mode.startswith("I") else None
     most = 0 if values is None else _white(values, image)
     profile = image.info.get("icc_profile")

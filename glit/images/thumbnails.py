@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import io
+import math
+from collections.abc import Sequence
 
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from glit.images.decoding import decode
 
@@ -23,6 +25,7 @@ def thumbnail(
     *,
     max_side: int = MAX_SIDE,
     max_bytes: int = MAX_BYTES,
+    boxes: Sequence[Sequence[float]] = (),
 ) -> bytes:
     """An upright WebP thumbnail with limited side and size.
 
@@ -30,11 +33,14 @@ def thumbnail(
         encoded: the image file.
         max_side: pixels.
         max_bytes: of the answer; a picture of 64 pixels is given whatever its size.
+        boxes: to draw, xyxy in pixels of the upright picture; what leaves it is drawn at its edge.
 
     Raises:
         ImageError: the file is damaged, or too large.
     """
     image = Image.fromarray(decode(encoded))
+    for box in boxes:
+        _draw(image, box)
     side = min(max_side, max(image.size))
     while True:
         small = image.copy()
@@ -45,6 +51,15 @@ def thumbnail(
             if buffer.tell() <= max_bytes or side <= _SMALLEST:
                 return buffer.getvalue()
         side = side * 3 // 4
+
+
+def _draw(image: Image.Image, box: Sequence[float]) -> None:
+    if all(map(math.isfinite, box)):
+        limits = (image.width - 1, image.height - 1) * 2
+        x0, y0, x1, y1 = (min(max(e, 0), end) for e, end in zip(box, limits, strict=True))
+        corners = (min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
+        width = max(2, max(image.size) // 100)
+        ImageDraw.Draw(image).rectangle(corners, outline=(255, 0, 0), width=width)
 
 
 def data_url(webp: bytes) -> str:

@@ -25,7 +25,7 @@ from glit.data.json_files import not_utf8
 from glit.errors import InputError, closest, cut
 from glit.importers.named_files import NamedFiles
 from glit.published import FORMATS, RegionFormat, imported
-from glit.published.corners import CornerCount
+from glit.published.corners import CornerCount, UnitCount
 from glit.published.files import AnnotatedImage, check_exists, check_regular, leads_out, on_disk
 from glit.published.region_image import RegionImage, cut_box, frame_of, moved_box
 from glit.runtime.progress import StageProgress, null_progress
@@ -321,7 +321,7 @@ def _write_regions(
 ) -> Imported:
     """Write images as they are read: FineHARD has twelve million."""
     captions = form.captions
-    counts, corners = Counter[str](), CornerCount()
+    counts, corners, units = Counter[str](), CornerCount(), UnitCount()
     phrases, folder = False, ""
     missing, refused, whole, claims = _Listed(), _Listed(), _Listed(), _Claims()
     with contextlib.ExitStack() as files:
@@ -331,19 +331,13 @@ def _write_regions(
                 told.note(f"{number:,} images read")
             at = f"{image.where}, {image.path.name}"
             refused.add(*(f"{at}: {cut(each)}" for each in image.left_out))
-            frame, fault = None, f"{at}: {cut(image.fault)}" if image.fault else ""
-            if not fault and (not image.rows or (captions and not image.caption)):
+            if not image.fault and (not image.rows or (captions and not image.caption)):
                 counts["without"] += 1
                 continue
-            if not fault:
-                image.path, reason = pictures.find(image.path, sized=image.stated is not None)
-                fault = f"{image.where}: {reason}" if reason else ""
+            frame, fault = _framed(image, pictures, at)
             if not fault and not _is_there(image):
                 missing.add(str(image.path))
                 continue
-            if not fault:
-                frame, reason = frame_of(image)
-                fault = f"{at}: {cut(reason)}" if reason else ""
             if not fault and not image.caption:
                 reason, other = claims.take(image, counts["regions"])
                 fault = f"{at}: {reason}" if reason else ""
@@ -365,19 +359,16 @@ def _write_regions(
             _write_boxes(image, frame, output, boxes, counts)
             if not image.caption:
                 claims.written(image, counts["regions"])
-            if form.assumed and frame is not None:
-                corners.add((given[:4] for given in image.rows), frame.stated)
-        if corners.fault:
-            raise ValueError(f"{corners.fault}; if they are two corners, use --format hf-xyxy")
+            if frame is not None and not image.shares:
+                given = [numbers[:4] for numbers in image.rows]
+                corners.add(given if form.assumed else (), frame.stated)
+                units.add(given, frame.stated, xywh=form.corners == "xywh")
+        if corners.fault or units.fault:
+            hint = "; if they are two corners, use --format hf-xyxy" if corners.fault else ""
+            raise ValueError(f"{corners.fault or units.fault}{hint}")
         if not counts["written"]:
-            raise InputError(
-                _nothing(
-                    annotations,
-                    missing,
-                    whole if whole.total else refused,
-                    boxes=captions is not True,
-                )
-            )
+            why = whole if whole.total else refused
+            raise InputError(_nothing(annotations, missing, why, boxes=captions is not True))
     _without_lines(regions_file(output), claims.cuts)
     return Imported(
         captions=counts["captions"], boxed=counts["written"] - counts["given up"],
@@ -389,6 +380,17 @@ def _write_regions(
         phrases=phrases,
         folder=folder, elsewhere=pictures.elsewhere,
     )  # fmt: skip
+
+
+def _framed(image: RegionImage, pictures: _Pictures, at: str) -> tuple[Frame | None, str]:
+    """Find an image's picture: how its boxes move to it, and why it cannot be written."""
+    if image.fault:
+        return None, f"{at}: {cut(image.fault)}"
+    image.path, reason = pictures.find(image.path, sized=image.stated is not None)
+    if reason:
+        return None, f"{image.where}: {reason}"
+    frame, reason = frame_of(image)
+    return frame, f"{at}: {cut(reason)}" if reason else ""
 
 
 def _is_there(image: RegionImage) -> bool:

@@ -5,7 +5,6 @@ files.py           reads an image or the file beside it, also inside a shard
 tar.py             WebDataset tars: a member is a range of bytes
 table.py           Parquet files: an image lies in a row group
 user_captions.py   a file of captions, of one kind or several
-user_regions.py    a file of regions
 user_tables.py     reads such files in any of their forms and sorts them by path
 lookup.py          their rows by image, in a worker
 region_file.py     what a user says of the regions of one image

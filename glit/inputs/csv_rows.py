@@ -17,10 +17,11 @@ _NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "'|'"}
 _EXCEL = re.compile(r'"?sep=([,;\t|])"?\s*', re.IGNORECASE)
 """A line before the header by which Excel takes a separator."""
 _NEXT_ROW = re.compile(
-    rf"^[^\n]{{0,400}}(?:{'|'.join(map(re.escape, sorted(IMAGE_SUFFIXES)))})\"?[,;\t|]",
+    rf"^[^\n]{{0,400}}(?:{'|'.join(map(re.escape, sorted(IMAGE_SUFFIXES)))})\"?[,;\t|](?! )",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Pattern of a line inside a quoted field whose quote was meant to end before it."""
+"""Pattern of a line inside a quoted field whose quote was meant to end before it. Prose has a blank
+after its comma."""
 
 
 def csv_rows(

@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ from glit.images.formats import (
 from glit.inputs.archive import ArchiveShard, Member
 from glit.inputs.table import TableShard, member
 from glit.inputs.tar import SCHEMA, scan, tar_shard
-from glit.inputs.zip import scan_zip, zip_shard
+from glit.inputs.zip import ZipMember, scan_zip, zip_shard
 from glit.storage.checksummed_parquet import SealError, read_sealed, write_sealed
 from glit.storage.members import DAMAGED, join, sidecar_roles, split
 from glit.storage.store import Entry, Store
@@ -92,9 +93,16 @@ class ImageFiles(Store):
                 yield Entry(path=path, size=opened.size(row), stamp=shard.stamp)
             return
         archive, roles = self._archive(shard.path, opened), sidecar_roles(beside)
+        legacy = [each.name for each in opened if isinstance(each, ZipMember) and each.legacy]
+        if legacy:
+            warnings.warn(
+                f"{shard.path}: {len(legacy)} names are in a code page that the archive does not "
+                f"tell, such as {legacy[0]!r}; pack it again with names in UTF-8",
+                stacklevel=2,
+            )
         for each in opened:
             path = join(shard.path, each.name) if each.name else shard.path
-            suffix = os.path.splitext(each.name)[1]
+            suffix = suffix_of(each.name)
             if role := roles.get(suffix):
                 yield Entry(path=path, size=each.size, stamp=shard.stamp, role=role)
             else:

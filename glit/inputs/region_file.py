@@ -120,6 +120,8 @@ def _region(
     size: tuple[int, int],
     orientation: Callable[[], int],
 ) -> RegionOfFile:
+    if isinstance(entry, dict):
+        entry = {name: value for name, value in entry.items() if value is not None}
     key = next((key for key in ("box", *BOXES) if isinstance(entry, dict) and key in entry), None)
     if key is None:
         raise ValueError(f'found {entry!r:.60}, want an object with a "box"')
@@ -138,13 +140,21 @@ def _region(
     region = Region(
         box=Box(x0=x0, y0=y0, x1=x1, y1=y1),
         score=float(score),
-        label=str(entry.get("label", "")),
-        source=str(entry.get("source", "file")),
+        label=_name(entry, "label", ""),
+        source=_name(entry, "source", "file"),
         mask=_mask(entry["mask"], mask, corners) if mask else "",
     )
     return RegionOfFile(
         region=region, sentences=_said(entry, "sentences"), phrases=_said(entry, "phrases")
     )
+
+
+def _name(entry: dict[str, Any], key: str, default: str) -> str:
+    """A name, which may be a number."""
+    found = entry.get(key, default)
+    if isinstance(found, bool) or not isinstance(found, str | int | float):
+        raise ValueError(f"{key} {found!r:.60}, want a text")
+    return str(found)
 
 
 def _are_shares(entries: Sequence[dict[str, Any]]) -> bool:

@@ -23,6 +23,7 @@ from glit.storage.members import (
     MARK,
     SUFFIXES,
     hidden_part,
+    in_cases,
     is_shard,
     sidecar_roles,
     spelt_on_disk,
@@ -221,7 +222,7 @@ def _found(
                 yield entry
         elif hidden_part(entry.path):
             continue
-        elif role := roles.get(posixpath.splitext(entry.path)[1]):
+        elif role := roles.get(suffix_of(entry.path)):
             yield entry._replace(role=role)
         elif not source.pattern and tells_nothing(entry.path) and files.is_picture(entry):
             yield entry
@@ -263,8 +264,8 @@ def _listed(source: Source, files: Store, sidecars: Sequence[str]) -> Iterator[E
     for path in _once(_paths_in_list(source), lambda: _paths_in_list(source)):
         yield files.entry(path)
         for suffix, role in sidecar_roles(sidecars).items():
-            beside = files.entry(stem(path) + suffix)
-            if beside.size >= 0:
+            besides = map(files.entry, in_cases(stem(path) + suffix))
+            if beside := next((each for each in besides if each.size >= 0), None):
                 yield beside._replace(role=role)
 
 

@@ -17,7 +17,15 @@ from glit.data.json_files import json_array
 from glit.data.limits import CAPTION_CHARS
 from glit.errors import InputError, cut
 from glit.inputs.lookup import BroughtCaptions
-from glit.inputs.user_tables import PATH_KEYS, brought_table, finder, pick, rows_of, sorted_table
+from glit.inputs.user_tables import (
+    PATH_KEYS,
+    brought_table,
+    finder,
+    lacking,
+    pick,
+    rows_of,
+    sorted_table,
+)
 from glit.storage.duckdb_temp import spilling
 from glit.storage.members import is_utf8
 from glit.storage.store import Store
@@ -112,6 +120,9 @@ def read_captions(
     is_json = file.suffix.lower() == ".json" and file.is_file()
     rows = _json(file) if is_json else rows_of(file, _is_read)
     for number, row in rows:
+        has_text = any(key in TEXT_KEYS or str(key).endswith(KIND_SUFFIX) for key in row)
+        if not has_text and not any(key in row for key in PATH_KEYS):
+            raise lacking(row, [PATH_KEYS, TEXT_KEYS], file, number)
         path = pick(row, PATH_KEYS, file, number)
         captions = _captions_in_row(row, file, number)
         if is_utf8(path):  # no image of another name goes in
@@ -174,8 +185,6 @@ def _json(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     "and a caption"
                 )
             yield number, row
-    except InputError:
-        raise
     except ValueError as error:
         raise InputError(
             f"{file}: no list of objects with an image and a caption, after row {number} "

@@ -1,6 +1,6 @@
 """A user's file of rows about images, read once and streamed into a Parquet table sorted by path.
 
-:mod:`glit.inputs.user_captions` and :mod:`glit.inputs.user_regions` say what a row holds.
+:mod:`glit.inputs.user_captions` and :mod:`glit.published.user_regions` say what a row holds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import json
 import os
 import posixpath
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -234,13 +235,24 @@ def _below(path: str, image_root: str, under: str) -> str:
 
 def _relative(path: str, root: Path, beside: str) -> str:
     if os.path.isabs(path):
-        return os.path.relpath(path, root)
+        found = os.path.relpath(path, root)
+        if found.startswith("../"):  # the root may be a link, or the path lead through one
+            folder, name = os.path.split(path)
+            real = os.path.relpath(os.path.join(_real(folder), name), _real(str(root)))
+            return found if real.startswith("../") else real
+        return found
     plain = posixpath.normpath(path)
     if beside != "." and not _exists(root / plain):
         from_file = os.path.relpath(root / beside / path, root)
         if not from_file.startswith(".."):
             return from_file
     return plain
+
+
+@lru_cache(maxsize=1024)
+def _real(folder: str) -> str:
+    """A folder without links; some files have millions of rows of it."""
+    return os.path.realpath(folder)
 
 
 def _exists(path: Path) -> bool:
@@ -265,10 +277,16 @@ def pick(
                     f"({type(value).__name__}), want one text"
                 )
             return value
-    raise InputError(
-        f"{file}: row {number} has the keys {', '.join(map(str, row))}; "
-        f"want one of {', '.join(keys)}{lower_case_note(map(str, row), keys)}"
-    )
+    raise lacking(row, [keys], file, number)
+
+
+def lacking(row: dict, wanted: Sequence[tuple[str, ...]], file: Path, number: int) -> InputError:
+    """The error of a row that has none of the keys of some kinds; of a table, all rows have not."""
+    is_table = file.is_file() and file.suffix.lower() in (".csv", ".tsv", ".parquet")
+    has = "has the columns" if is_table else f"row {number} has the keys"
+    wants = " and ".join(f"one of {', '.join(keys)}" for keys in wanted)
+    note = lower_case_note(map(str, row), [key for keys in wanted for key in keys])
+    return InputError(f"{file}: {has} {cut(', '.join(map(str, row)))}; want {wants}{note}")
 
 
 def _jsonl(file: Path) -> Iterator[tuple[int, dict]]:

@@ -7,6 +7,7 @@ that fill a disk.
 
 from __future__ import annotations
 
+import re
 import stat
 import struct
 import zipfile
@@ -29,6 +30,8 @@ _HEADER = 30
 _SLACK = 1024
 """Bytes by which the first bytes of a member may be longer when packed: its Huffman codes."""
 _ENCRYPTED = 0x1
+_UTF8 = 0x800
+_UNICODE_NAME = 0x7075
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,8 @@ class ZipMember(Member):
     """Bytes in the archive."""
     deflated: bool = False
     crc: int = 0
+    legacy: bool = False
+    """True if its name is in a code page that the archive does not tell."""
 
 
 def scan_zip(file: Any, size: int) -> Iterator[Member]:
@@ -88,7 +93,7 @@ def _sharing(infos: list[zipfile.ZipInfo]) -> set[int]:
 
 
 def _member(info: zipfile.ZipInfo, size: int, seen: dict[str, int], *, shares: bool) -> ZipMember:
-    given = info.filename.replace("\\", "/")
+    given, legacy = _decoded_name(info)
     name, refused = member_name(given, seen)
     kind = stat.S_IFMT(info.external_attr >> 16)
     most = max(_SMALL, _MOST_RATIO * info.compress_size)
@@ -111,7 +116,39 @@ def _member(info: zipfile.ZipInfo, size: int, seen: dict[str, int], *, shares: b
         packed=info.compress_size,
         deflated=info.compress_type == zipfile.ZIP_DEFLATED,
         crc=info.CRC,
+        legacy=legacy,
     )
+
+
+def _decoded_name(info: zipfile.ZipInfo) -> tuple[str, bool]:
+    """The name of a member, and whether it is in a code page that the archive does not tell.
+
+    A name that is not said to be UTF-8 may be that of Info-ZIP's field (APPNOTE.TXT, 4.6.9), or
+    UTF-8 all the same, as macOS writes it.
+    """
+    if info.flag_bits & _UTF8 or info.orig_filename.isascii():
+        return info.filename.replace("\\", "/"), False
+    raw = info.orig_filename.encode("cp437")
+    for name in (_unicode_field(info.extra, raw), raw):
+        try:
+            if name:
+                return name.decode("utf-8").replace("\\", "/"), False
+        except UnicodeDecodeError:
+            continue
+    # a backslash after another byte above 127 is a part of a character in Shift-JIS, Big5 and GBK
+    return re.sub(r"(?<![^\0-\x7f])\\", "/", raw.decode("cp437")), True
+
+
+def _unicode_field(extra: bytes, raw: bytes) -> bytes:
+    """The name in UTF-8 that a member has besides its own, if it is of that; empty for none."""
+    at = 0
+    while at + 4 <= len(extra):
+        kind, size = struct.unpack_from("<HH", extra, at)
+        content, at = extra[at + 4 : at + 4 + size], at + 4 + size
+        if kind == _UNICODE_NAME and len(content) > 5 and content[0] == 1:
+            (crc,) = struct.unpack_from("<I", content, 1)
+            return content[5:] if crc == zlib.crc32(raw) else b""
+    return b""
 
 
 def zip_shard(fetch: Callable[[int, int], bytes], members: list[Member]) -> ArchiveShard:

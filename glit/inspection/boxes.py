@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,15 @@ def pixel_box(item: Item, number: int, picture: PictureSize) -> XYXY:
     frame = fit_frame(item.stated or size, size, lambda: picture.orientation)
     sides = (*frame.stated, *frame.stated) if item.shares else (1, 1, 1, 1)
     return frame.box([e * side for e, side in zip(item.boxes[number], sides, strict=True)])
+
+
+def named_boxes(item: Item, detail: str, picture: PictureSize) -> list[XYXY]:
+    """The boxes that the detail of a fault names, in pixels of the upright picture; those of a
+    picture of another shape are left."""
+    named = [number for number, box in enumerate(item.boxes) if _said(box) in detail]
+    with contextlib.suppress(ValueError):
+        return [pixel_box(item, number, picture) for number in named]
+    return []
 
 
 def box_frame(item: Item, picture: PictureSize | None) -> tuple[float, float] | None:

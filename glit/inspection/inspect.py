@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+from glit.data.frames import XYXY
 from glit.data.reference_list import ReferenceList
 from glit.errors import InputError
 from glit.images import ImageError
 from glit.inspection.addresses import MOST_ADDRESSES, AddressSample
-from glit.inspection.boxes import box_faults, box_frame
+from glit.inspection.boxes import PictureSize, box_faults, box_frame, named_boxes
 from glit.inspection.captions import caption_faults, span_faults
 from glit.inspection.findings import AuditReport, Tally
 from glit.inspection.items import Item, Source
@@ -31,7 +32,8 @@ from glit.runtime.progress import StageProgress
 if TYPE_CHECKING:
     from glit.clip.embedder import Embedder
 
-Thumbnailer = Callable[[bytes], bytes]
+Thumbnailer = Callable[[bytes, Sequence[XYXY]], bytes]
+"""Makes a thumbnail of an encoded picture, with boxes in pixels of the upright picture."""
 Seen = tuple[Item, PictureCheck | None]
 """An image with what was seen of its picture."""
 NOTHING = "there is nothing of that to look at"
@@ -41,7 +43,9 @@ _BATCH = 64
 _MOST_LICENCES = 10_000
 """That are counted one by one: a picture may name an address of its own."""
 _OTHER_LICENCES = "others"
-_OF_PICTURES = ("picture-damaged", "picture-format", "picture-small", "mining-prohibited")
+_OF_PICTURES = (
+    "picture-damaged", "picture-format", "picture-small", "picture-blank", "mining-prohibited",
+)  # fmt: skip
 _OF_NAMES = ("name-unsafe", "name-unportable")
 _OF_CAPTIONS = ("caption-empty", "caption-looping", "caption-refusal", "caption-garbled",
                 "caption-language")  # fmt: skip
@@ -144,7 +148,8 @@ class _Audit:
         for code, looked_at in item.looked_at:
             tally.look(code, looked_at)
         has_file = picture is not None and not picture.missing
-        shown = partial(self._thumbnail, item) if has_file else None
+        size = None if picture is None else picture.size
+        shown = partial(self._thumbnail, item, size) if has_file else None
         for code, detail in item.faults:
             tally.fault(code, item.name, detail, shown)
         if any(code == "unreadable" for code, _ in item.faults) and not item.boxes:
@@ -166,15 +171,20 @@ class _Audit:
             *([("picture-missing", "no such file")] if picture and picture.missing else ()),
             *caption_faults(item, self._source.language),
             *span_faults(item),
-            *box_faults(item, None if picture is None else picture.size),
+            *box_faults(item, size),
         ):
-            tally.fault(code, item.name, detail, shown)
+            with_box = partial(shown, detail) if shown and code.startswith("box-") else shown
+            tally.fault(code, item.name, detail, with_box)
 
-    def _thumbnail(self, item: Item) -> bytes:
+    def _thumbnail(self, item: Item, size: PictureSize | None = None, detail: str = "") -> bytes:
+        """The thumbnail of an image, with the boxes that a fault's detail names."""
         try:
-            return self._thumbnailer(item.picture()) if self._thumbnailer and item.picture else b""
+            boxes = [] if size is None or not detail else named_boxes(item, detail, size)
+            if self._thumbnailer and item.picture:
+                return self._thumbnailer(item.picture(), boxes)
         except (OSError, ImageError):
-            return b""
+            pass
+        return b""
 
     def _compare(self, some: list[Seen]) -> None:
         """Compare pictures with those of a test set."""

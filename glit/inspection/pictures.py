@@ -63,6 +63,9 @@ def check_picture(item: Item, *, compare: bool, matches: Matches | None) -> Pict
     height, width = pixels.shape[:2]
     rights = read_rights(data)
     faults = [("picture-small", f"{width}x{height} pixels")] * (min(width, height) < LEAST_SIDE)
+    low, high = pixels.min(axis=(0, 1)), pixels.max(axis=(0, 1))
+    if (low == high).all():
+        faults.append(("picture-blank", f"one colour, RGB {low.tolist()}, transparency over white"))
     if rights.mining == "prohibited":
         faults.append(("mining-prohibited", f"by its {rights.sources['mining']}"))
     return PictureCheck(

@@ -5,6 +5,7 @@ The readers are those of ``glit import`` and ``glit build``; here their records 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -23,7 +24,6 @@ from glit.inputs.files import ImageFiles
 from glit.inputs.region_file import SHARES, box_corners
 from glit.inputs.source import entries, find_source
 from glit.inputs.user_captions import read_captions
-from glit.inputs.user_regions import read_regions
 from glit.inspection.captions import most_frequent_language
 from glit.inspection.findings import Estimate
 from glit.inspection.formats import OTHERS, format_of
@@ -32,8 +32,10 @@ from glit.inspection.rows import DatasetSource
 from glit.published import FORMATS, CaptionFormat, RegionFormat
 from glit.published.files import ALL, AnnotatedImage, leads_out, no_parts, on_disk
 from glit.published.region_image import RegionImage
-from glit.storage.members import REFUSED, stem
+from glit.published.user_regions import read_regions
+from glit.storage.members import REFUSED, in_cases, stem
 from glit.storage.store import Entry, inside
+from glit.work.state import STATE
 
 _NOT_OF_FORMAT = (
     ValueError, KeyError, TypeError, IndexError, AttributeError, SyntaxError, OverflowError,
@@ -66,9 +68,8 @@ def open_source(what: str, *, form: str | None, images: str, split: str | None) 
         UserError: there is none, or its format cannot be told.
         DatasetError: its manifest is damaged.
     """
-    is_dataset = os.path.isfile(os.path.join(what, MANIFEST)) or os.path.isdir(
-        os.path.join(what, "work")
-    )
+    own = (MANIFEST, f"work/{STATE}")
+    is_dataset = any(os.path.isfile(os.path.join(what, name)) for name in own)
     if form == "glit" or (form is None and ("://" in what or is_dataset)):
         if split is not None:
             raise InputError(f"--split {split}: is of annotations; {what} is a dataset")
@@ -208,7 +209,7 @@ class FileSource:
     def _reader(self, name: str) -> Callable[[], bytes] | None:
         place = self._folder / name
         if leads_out(place, self._folder) or "\0" in name:
-            return None
+            return _absent
         return partial(self._read_picture, place)
 
     def _read_picture(self, place: Path) -> bytes:
@@ -226,17 +227,20 @@ class FileSource:
 
     def _of_regions(self) -> Iterator[Item]:
         for name, group in _grouped(read_regions(self._path, str(self._folder)), self._path):
-            found = [json.loads(region) for _, region, _ in group]
-            boxes = [_of_region(each) for each in found]
-            yield Item(
-                name=name,
-                where=f"row {group[0][2]}",
-                boxes=tuple(box for box, _, _ in boxes),
-                shares=boxes[0][1],
-                corners=boxes[0][2],
-                stated=stated_size(found[0]),
-                picture=self._reader(name),
-            )
+            kinds: dict[Any, list[XYXY]] = {}
+            for _, region, _ in group:
+                box, *kind = _of_region(each := json.loads(region))
+                kinds.setdefault((*kind, stated_size(each)), []).append(box)
+            for (shares, corners, stated), boxes in kinds.items():
+                yield Item(
+                    name=name,
+                    where=f"row {group[0][2]}",
+                    boxes=tuple(boxes),
+                    shares=shares,
+                    corners=corners,
+                    stated=stated,
+                    picture=self._reader(name),
+                )
 
     def _of_images(self) -> Iterator[Item]:
         source = find_source(str(self._images or self._path))
@@ -245,16 +249,20 @@ class FileSource:
             yield _of_entry(entry, files)
 
 
+def _absent() -> bytes:
+    """What leads out of the folder of pictures is none of them."""
+    raise FileNotFoundError
+
+
 def _of_entry(entry: Entry, files: ImageFiles) -> Item:
     """An image of a folder or shard, with the text beside it, if there is one."""
     if entry.size in REFUSED:
         return Item(name=entry.path, faults=(("unreadable", REFUSED[entry.size][1]),))
     captions = None
-    try:
-        text = files.read(f"{stem(entry.path)}.txt").decode("utf-8", "replace")
-        captions = (text.strip(),)
-    except (OSError, ValueError):
-        pass
+    for name in in_cases(f"{stem(entry.path)}.txt"):
+        with contextlib.suppress(OSError, ValueError):
+            captions = (files.read(name).decode("utf-8", "replace").strip(),)
+            break
     return Item(
         name=entry.path, captions=captions, picture=partial(files.read, inside(entry.path))
     )  # fmt: skip

@@ -29,6 +29,7 @@ from glit.work.scan import NOT_THERE, ScannedFiles
 
 _ROWS = 65_536
 _PHRASES = r'"phrases": \[[^\]]'
+_NAMED = r'"(?:sentences|phrases)": \[[^\]]'
 _MOST_NAMED = 3
 """Most captions without an image that a message names."""
 
@@ -55,9 +56,10 @@ def note_user_files(plan: Plan, now: ScannedFiles, progress: StageProgress) -> N
         if stray:
             named = ", ".join(first) + (", …" if stray > len(first) else "")
             progress.note(f"{file.name}: no image here for {stray} of its paths: {named}")
+    _note_no_pairs(plan, progress)
     if plan.regions is not None and "ground" not in plan.flow.stages:
         with brought_table(plan.regions) as table:
-            rows = 0 if table is None else _with_phrases(table)
+            rows = 0 if table is None else _matching(table, _PHRASES)
         if rows:
             progress.note(
                 f"{plan.regions.name}: the phrases of {rows} rows are left out; --set "
@@ -65,11 +67,26 @@ def note_user_files(plan: Plan, now: ScannedFiles, progress: StageProgress) -> N
             )
 
 
-def _with_phrases(table: Path) -> int:
-    """Count the rows of a table of regions that name phrases."""
+def _note_no_pairs(plan: Plan, progress: StageProgress) -> None:
+    """Say that the user's regions will be in no pair, if none of them names a sentence."""
+    if plan.regions is None or "score" not in plan.flow.stages:
+        return
+    if getattr(plan.recipe.score, "backend", "") != "provided":
+        return
+    with brought_table(plan.regions) as table:
+        if table is not None and not _matching(table, _NAMED):
+            progress.note(
+                f"{plan.regions.name}: no row names a sentence or a phrase, so no sentence will "
+                "have a region; add the key 'sentences', or let a model choose: -r captions "
+                "--regions FILE"
+            )
+
+
+def _matching(table: Path, pattern: str) -> int:
+    """Count the rows of a table of regions whose text has a pattern."""
     with BoundedParquet(table) as file:
         found = (
-            pc.match_substring_regex(batch["region"], _PHRASES)  # pyright: ignore[reportAttributeAccessIssue]
+            pc.match_substring_regex(batch["region"], pattern)  # pyright: ignore[reportAttributeAccessIssue]
             for batch in file.iter_batches(columns=["region"])
         )
         return sum(each.true_count for each in found)

@@ -9,8 +9,8 @@ from glit.errors import InputError, UserError
 from glit.inputs.lookup import BroughtCaptions, UserTable
 from glit.inputs.source import Source
 from glit.inputs.user_captions import kinds_of, prepare
-from glit.inputs.user_regions import prepare_regions
 from glit.planning.lock import Lock
+from glit.published.user_regions import prepare_regions
 from glit.recipes.config import is_enabled
 from glit.stages import flow
 from glit.stages.plan import Recipe

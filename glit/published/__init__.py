@@ -105,7 +105,7 @@ FORMATS: dict[str, CaptionFormat | RegionFormat] = {
         read=label_exports.coco_instances, captions=False, corners="xywh"
     ),
     "cvat": RegionFormat(read=label_exports.cvat, captions=False),
-    "label-studio": RegionFormat(read=label_exports.label_studio, captions=False, corners="xywh"),
+    "label-studio": RegionFormat(read=label_exports.label_studio, captions=None, corners="xywh"),
     "labelme": RegionFormat(read=label_folders.labelme, captions=False, corners=""),
     "voc": RegionFormat(read=label_folders.voc, captions=False),
     "yolo": RegionFormat(

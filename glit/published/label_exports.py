@@ -62,6 +62,8 @@ def coco_images(values: dict[str, Any], *, phrases: bool) -> Iterator[tuple[Regi
             that its image has in the file, with their words.
     """
     annotations = values["annotations"]
+    if annotations and all("caption" in each and "bbox" not in each for each in annotations):
+        raise ValueError("it has no boxes, but captions; take --format coco, or --captions")
     labels = _category_names(values.get("categories") or [])
     times = Counter(id_of(entry, "id") for entry in values["images"])
     boxes: dict[Any, list[tuple[int, dict[str, Any]]]] = {}
@@ -249,13 +251,17 @@ def label_studio(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     """Label Studio's export JSON (labelstud.io/guide/export): rectangles, ellipses and polygons in
     percent of the picture, of the one annotation that a task has, or of its ground truth.
 
-    Of a turned rectangle the box around it is taken, and its corners as the mask."""
+    Of a turned rectangle the box around it is taken, and its corners as the mask. Texts of regions
+    follow one another as the caption; each is the sentence of its region.
+    """
     for number, task in enumerate(json_array(annotations), start=1):
         image = RegionImage(path=folder, where=f"task {number}", shares=False)
         with image.whole():
             image.published = _task_picture(task)
             image.path = published_place(image.published, folder)
-            for at, each in enumerate(_annotation(task)["result"], start=1):
+            results = _annotation(task)["result"]
+            texts = _texts_of_regions(results)
+            for at, each in enumerate(results, start=1):
                 if each["type"] in _NO_REGIONS:
                     continue
                 size = stated_size(each, "original_width", "original_height")
@@ -263,8 +269,20 @@ def label_studio(annotations: Path, folder: Path) -> Iterator[RegionImage]:
                     raise ValueError("results of pictures of different sizes")
                 image.stated = size
                 with image.record(f"result {at}"):
-                    _add_result(image, each)
+                    _add_result(image, each, texts.get(each.get("id"), ()))
         yield image
+
+
+def _texts_of_regions(results: list[dict[str, Any]]) -> dict[Any, list[str]]:
+    """The texts that were written for a region, by its id."""
+    regions = {each.get("id") for each in results if each["type"] not in _NO_REGIONS} - {None}
+    found: dict[Any, list[str]] = {}
+    for each in results:
+        is_of_region = each["type"] == "textarea" and {*each["value"]} & {"x", "points"}
+        if is_of_region and each.get("id") in regions:
+            text = each["value"]["text"]
+            found.setdefault(each["id"], []).extend([text] if isinstance(text, str) else text)
+    return found
 
 
 def _annotation(task: dict[str, Any]) -> dict[str, Any]:
@@ -292,7 +310,7 @@ def _place_of(address: str) -> str:
     return local[0] if local else unquote(parts.path)
 
 
-def _add_result(image: RegionImage, result: dict[str, Any]) -> None:
+def _add_result(image: RegionImage, result: dict[str, Any], texts: Sequence[str]) -> None:
     kind, value = result["type"], result["value"]
     if as_number(result.get("image_rotation") or 0):
         raise ValueError("a turned picture, whose box is none of the file's")
@@ -313,5 +331,13 @@ def _add_result(image: RegionImage, result: dict[str, Any]) -> None:
         x, y, w, h = (as_number(value[key]) for key in ("x", "y", "width", "height"))
         box = (x * width / 100, y * height / 100, (x + w) * width / 100, (y + h) * height / 100)
         box, segmentation = turned_box(box, value.get("rotation"), about=(box[0], box[1]))
+    spans = [image.say_all(text) for text in texts if text.strip()]
     for label in value.get(kind) or [""]:
-        image.add(box, label=label, segmentation=segmentation, score=result.get("score"))
+        image.add(
+            box,
+            key="sentences",
+            label=label,
+            segmentation=segmentation,
+            score=result.get("score"),
+            spans=spans,
+        )

@@ -31,7 +31,10 @@ def coco(annotations: Path, images: Path | None, split: str | None) -> Iterator[
         return
     no_parts(split)
     captions: dict[int, list[str]] = {}
-    for entry in values["annotations"]:
+    entries = values["annotations"]
+    if entries and not any("caption" in entry for entry in entries) and "bbox" in entries[0]:
+        raise ValueError("it has no captions, but boxes; take --format coco-instances")
+    for entry in entries:
         captions.setdefault(entry["image_id"], []).append(entry["caption"])
     licences = licence_names(values)
     check_ids(values["images"])

@@ -57,7 +57,7 @@ class LineKinds:
                 "of the picture"
             )
         if len(kinds) == 1:
-            return next(iter(kinds))
+            return kinds.pop()
         if self._are_corners and "corners" in kinds:
             return "corners"
         told: set[Kind] = kinds & self._others

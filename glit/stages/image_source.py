@@ -15,7 +15,7 @@ from glit.images import NO_LIMIT, ImageError, Pixels, decode, picture_frame
 from glit.inputs.lookup import NO_ROW, UserTable
 from glit.inputs.region_file import rows_as_text
 from glit.runtime.prefetch import batched_by_weight, map_ahead
-from glit.storage.members import stem
+from glit.storage.members import in_cases, stem
 from glit.storage.store import Store
 
 T = TypeVar("T")
@@ -84,10 +84,12 @@ class ImageSource:
 
     def text(self, path: str) -> str | None:
         """A small text file beside the images; None when there is none."""
-        try:
-            return self.store.read(path).decode("utf-8-sig")
-        except FileNotFoundError:
-            return None
+        for name in in_cases(path):
+            try:
+                return self.store.read(name).decode("utf-8-sig")
+            except FileNotFoundError:
+                continue
+        return None
 
 
 def loaded_batches(
@@ -117,7 +119,7 @@ def read_files(
             texts = _texts_beside(sample, backend.beside, images)
         else:
             own = [*rows.get(sample.source_path, ()), *_of_twins(given, sample)]
-            none = _no_masks(f"{given.name} {NO_ROW} {sample.source_path}")
+            none = _no_annotation(f"{given.name} {NO_ROW} {sample.source_path}")
             texts = [(given.name, rows_as_text(own) if own else none)]
         found: list[T] = []
         for name, text in texts:
@@ -166,12 +168,12 @@ def _text_beside(name: str, images: ImageSource) -> str | Drop:
     try:
         text = images.text(name)
     except (OSError, UnicodeError) as error:
-        return _no_masks(f"{name} cannot be read: {error}")
-    return _no_masks(f"there is no {posixpath.basename(name)}") if text is None else text
+        return _no_annotation(f"{name} cannot be read: {error}")
+    return _no_annotation(f"there is no {posixpath.basename(name)}") if text is None else text
 
 
-def _no_masks(message: str) -> Drop:
-    return Drop(reason="no_masks", message=message)
+def _no_annotation(message: str) -> Drop:
+    return Drop(reason="no_annotation", message=message)
 
 
 def num_bytes(sample: Sample) -> int:

@@ -202,6 +202,16 @@ ALIKE: Final = {".txt": (".caption",)}
 """Suffixes of files that are as good as those of another suffix, if there are none of it."""
 
 
+def in_cases(name: str) -> tuple[str, ...]:
+    """A file's name, and with its suffix in capitals, as ``0001.TXT`` beside ``0001.JPG``.
+
+    >>> in_cases("a.b/0001.txt")
+    ('a.b/0001.txt', 'a.b/0001.TXT', 'a.b/0001.Txt')
+    """
+    first, suffix = posixpath.splitext(name)
+    return name, first + suffix.upper(), first + suffix[:2].upper() + suffix[2:]
+
+
 def sidecar_roles(sidecars: Sequence[str]) -> dict[str, int]:
     """The roles of files beside images, by suffix: 1 for the first of the wanted suffixes, and so
     on.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glit.data.frames import XYXY
 from glit.images.thumbnails import data_url, thumbnail
 from glit.version import __version__
 from glit.view.page_file import json_for_html, page_html
@@ -16,13 +18,13 @@ if TYPE_CHECKING:
 _SIDE, _BYTES = 320, 16 << 10
 
 
-def example_thumbnail(encoded: bytes) -> bytes:
-    """The thumbnail of an example.
+def example_thumbnail(encoded: bytes, boxes: Sequence[XYXY] = ()) -> bytes:
+    """The thumbnail of an example, with boxes in pixels of the upright picture.
 
     Raises:
         ImageError: the file is damaged.
     """
-    return thumbnail(encoded, max_side=_SIDE, max_bytes=_BYTES)
+    return thumbnail(encoded, max_side=_SIDE, max_bytes=_BYTES, boxes=boxes)
 
 
 def write_audit_page(output: Path, report: AuditReport) -> None:

@@ -155,7 +155,7 @@ def test_a_build_from_shipped_masks(tmp_path):
     }  # fmt: skip
     manifest = run_build(images, tmp_path / "out", **build)
     assert manifest.counts.drops == {
-        "propose/bad_masks": 2, "propose/no_masks": 2, "propose/no_region": 1,
+        "propose/bad_masks": 2, "propose/no_annotation": 2, "propose/no_region": 1,
     }  # fmt: skip
     assert set(manifest.models) == {"matcher", "tokenizer"}
     assert list(verify(str(tmp_path / "out"))) == []
@@ -169,7 +169,7 @@ def test_a_build_from_shipped_masks(tmp_path):
         annotation(patch(30, 30, 60, 60, width=256, height=256))
     ]}))  # fmt: skip
     again = run_build(images, tmp_path / "out", replace=True, **build)
-    assert again.counts.drops["propose/no_masks"] == 1  # a file that came is noticed
+    assert again.counts.drops["propose/no_annotation"] == 1  # a file that came is noticed
     rows = pq.read_table(tmp_path / "out" / "data", columns=["source_path", "regions"]).to_pylist()
     (region,) = next(row["regions"] for row in rows if row["source_path"] == "000001.png")
     assert [region[key] for key in ("x0", "y0", "x1", "y1")] == [15, 15, 30, 30]

@@ -169,3 +169,10 @@ def test_without_the_extra_the_drop_of_jpeg_xl_names_it(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pillow_jxl", None)
     with pytest.raises(ImageError, match="JPEG XL, which .*install glit's extra jxl"):
         decode(b"\xff\x0a" + bytes(60))
+
+
+@pytest.mark.parametrize(("alpha", "shown"), [(0, 10), (128, 132), (255, 10)])
+def test_a_bmp_whose_fourth_bytes_are_all_zero_is_opaque(alpha, shown):
+    data = io.BytesIO()
+    Image.new("RGBA", (20, 20), (10, 10, 10, alpha)).save(data, "BMP")
+    assert int(decode(data.getvalue())[0, 0, 0]) == shown

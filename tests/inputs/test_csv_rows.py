@@ -15,7 +15,7 @@ from glit.errors import InputError
 from glit.inputs.csv_rows import csv_rows
 from glit.inputs.source import find_source
 from glit.inputs.user_captions import prepare, read_captions
-from glit.inputs.user_regions import read_regions
+from glit.published.user_regions import read_regions
 from glit.storage.store import Store
 
 
@@ -82,8 +82,8 @@ def test_a_row_after_the_separator_of_excel_is_checked_too():
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ("Path;caption", r"row 2 has the keys Path, caption; want one of path, .*\(lower case\)"),
-        ("path,CAPTION", r"row 2 .*want one of caption, .*\(lower case\)"),
+        ("Path;caption", r"has the columns Path, caption; want one of path, .*\(lower case\)"),
+        ("path,CAPTION", r"has the columns .*want one of caption, .*\(lower case\)"),
         ("where,caption", r"want one of path, file_name, filename, image, source_path$"),
     ],
 )
@@ -200,3 +200,26 @@ def test_a_table_that_spark_wrote_as_a_folder(tmp_path):
 def prepared(tmp_path: Path, captions: Path):
     work = Store(str(tmp_path / "work"))
     yield prepare(str(captions), image_root=str(tmp_path), work=work).table
+
+
+def test_prose_in_a_second_line_is_no_row(tmp_path):
+    text = 'path,caption\na.jpg,"A list.\nIt lists img1.jpg, img2.jpg"\n'
+    (tmp_path / "c.csv").write_text(text)
+    [(path, caption, _, _)] = read_captions(tmp_path / "c.csv", str(tmp_path))
+    assert (path, caption) == ("a.jpg", "A list.\nIt lists img1.jpg, img2.jpg")
+
+
+@pytest.mark.parametrize(
+    ("header", "wants"),
+    [
+        ("filename_,description", "want one of path, .* and one of caption, text"),
+        ("filename,description", "want one of caption, text"),
+        ("where,caption", "want one of path, file_name"),
+    ],
+)
+def test_all_wrong_columns_are_named_at_once(tmp_path, header, wants):
+    (tmp_path / "c.csv").write_text(f"{header}\na.jpg,A.\n")
+    with pytest.raises(
+        InputError, match=rf"c.csv: has the columns {header.replace(',', ', ')}; {wants}"
+    ):
+        list(read_captions(tmp_path / "c.csv", str(tmp_path)))

@@ -91,7 +91,7 @@ def test_a_build_of_own_boxes(images, tmp_path):
     build = {"recipe": "annotated", "captions": tmp_path / "captions.jsonl"}
     manifest = run_build(images, tmp_path / "out", **build)
     assert manifest.counts.drops == {
-        "propose/bad_masks": 1, "propose/no_masks": 1, "propose/no_region": 1,
+        "propose/bad_masks": 1, "propose/no_annotation": 1, "propose/no_region": 1,
         "score/bad_masks": 1,
     }  # fmt: skip
     messages = dict(
@@ -133,3 +133,9 @@ def test_rules_that_compare_cosines_are_refused(images, tmp_path):
     run_build(images, tmp_path / "out", **build)
     with pytest.raises(RecipeError, match="rule = 'argmax' compares cosines, but"):
         glit.pair(tmp_path / "out", tmp_path / "again", settings=["pair.rule=argmax"])
+
+
+def test_nulls_are_as_if_they_were_not_there():
+    entry = {"box": [1, 2, 9, 9], "label": None, "source": None, "score": None, "mask": None}
+    [found] = read_region_file(json.dumps({"regions": [entry]}), width=20, height=20)
+    assert (found.region.label, found.region.source, found.region.score) == ("", "file", 1)

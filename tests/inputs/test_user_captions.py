@@ -193,7 +193,7 @@ def test_tabs_and_semicolons_are_told_by_the_header(tmp_path, name, header):
 
 def test_a_table_without_header_is_refused(tmp_path):
     (tmp_path / "c.tsv").write_text("a.png\tA cat.\nb.png\tA dog.\n")
-    with pytest.raises(InputError, match=r"row 2 has the keys a.png.A cat\.; want one of path"):
+    with pytest.raises(InputError, match=r"has the columns a.png.A cat\.; want one of path"):
         list(read_captions(tmp_path / "c.tsv", str(tmp_path)))
 
 

@@ -18,8 +18,8 @@ from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import InputError, RecipeError, UserError
 from glit.executors.local import LocalExecutor
-from glit.inputs.user_regions import read_regions
 from glit.pipeline.add import add
+from glit.published.user_regions import read_regions
 from glit.runtime.progress import StageProgress
 
 SENTENCES = ("A red ball is on the left.", "It is a sunny day.")
@@ -171,6 +171,8 @@ def test_a_row_that_is_not_understood_stops_the_build(tmp_path, row, message):
         ([{"box_xyxy": [0, 0, float("nan"), 9]}], ("propose", "row 1: box_xyxy .* is empty or")),
         ([{"box_xyxy": [0, 0, 60, 9]}], ("propose", "leaves the 48x40 image")),
         ([{"box_xywh": [4, 4, 0, 9]}], ("propose", "is empty")),
+        ([{"box_xyxy": [10, 0, 10.0000001, 30]}], ("propose", "row 1: box .* is empty")),
+        ([{**BALL, "label": ["a"]}], ("propose", r"label \['a'\], want a text")),
         ([{**BALL, "score": 3}], ("propose", "score 3, want 0 to 1")),
         ([BALL, SUN, BALL], ("propose", "row 3: repeats row 1")),
         ([{**BALL, "sentences": ["Not said."]}], ("score", "no sentence of the caption is 'Not")),
@@ -187,9 +189,9 @@ def test_what_does_not_fit_the_image_drops_it(images, tmp_path, rows, drop):
     manifest = build(images, tmp_path / "out", file, "ground.enabled=true")
     stage, message = drop
     assert manifest.counts.drops == (
-        {"propose/bad_masks": 1, "propose/no_masks": 1}
+        {"propose/bad_masks": 1, "propose/no_annotation": 1}
         if stage == "propose"
-        else {f"{stage}/bad_masks": 1, "propose/no_masks": 1}
+        else {f"{stage}/bad_masks": 1, "propose/no_annotation": 1}
     )
     drops = pq.read_table(tmp_path / "out" / "drops.parquet").to_pylist()
     told = {row["source_path"]: row["message"] for row in drops}
@@ -214,6 +216,15 @@ def test_phrases_that_nothing_keeps_are_told(images, regions, tmp_path, enabled)
     build(images, tmp_path / "out", regions, f"ground.enabled={enabled}", progress=progress)
     told = "regions.jsonl: the phrases of 2 rows are left out" in said.getvalue()
     assert told == (enabled == "false")
+
+
+def test_regions_that_name_no_sentence_are_told_before_the_build(images, tmp_path):
+    for rows, told in (([{"path": "a.png", **BALL}], True), (ROWS[:1], False)):
+        said = io.StringIO()
+        progress = StageProgress(Console(file=said, width=400))
+        file = jsonl(tmp_path / "r.jsonl", *rows)
+        build(images, tmp_path / f"out-{told}", file, progress=progress)
+        assert ("no row names a sentence or a phrase" in said.getvalue()) == told
 
 
 def test_boxes_for_a_matcher_to_choose_among(images, regions, tmp_path):

@@ -19,6 +19,7 @@ from glit import api
 from glit.errors import GlitError, InputError
 from glit.inspection import inspect
 from glit.inspection.formats import format_of
+from glit.view.audit import example_thumbnail
 
 
 def test_sound_files_have_no_fault(audited, images, tmp_path):
@@ -99,7 +100,53 @@ def test_pictures(audited, images):
     assert found == {
         "picture-damaged": ["0.png"], "picture-missing": ["4.png"], "picture-format": ["1.png"],
         "picture-small": ["3.png"], "stated-size": ["2.png", "3.png"],
+        "picture-blank": ["2.png", "3.png"],
     }  # fmt: skip
+
+
+def test_a_listed_picture_that_is_absent_is_told(images, tmp_path):
+    """One without a box too; and a caption of what is no picture of the folder."""
+    entries = [{"id": n, "file_name": f"{n}.png"} for n in (*range(6), 9)]
+    boxes = [{"image_id": 0, "category_id": 1, "bbox": [1, 1, 9, 9]}]
+    values = {"images": entries, "annotations": boxes, "categories": [{"id": 1, "name": "a"}]}
+    (tmp_path / "a.json").write_text(json.dumps(values))
+    (tmp_path / "c.jsonl").write_text(
+        "".join(json.dumps({"path": path, "caption": "A red cup."}) + "\n" for path in ("0.png", "../x.png"))
+    )  # fmt: skip
+    for name, number, of in (("a.json", 7, "9.png"), ("c.jsonl", 2, "../x.png")):
+        report = api.audit(tmp_path / name, images=images)
+        assert report.images == number
+        [found] = [each for each in report.findings if each.code == "picture-missing"]
+        assert [each.name for each in found.examples] == [of]
+
+
+def test_the_box_that_is_spoken_of_is_drawn(images, tmp_path):
+    row = {"path": "0.png", "box_xyxy": [10, 10, 500, 40]}
+    (tmp_path / "r.jsonl").write_text(json.dumps(row) + "\n")
+    report = api.audit(tmp_path / "r.jsonl", images=images, page=tmp_path / "a.html")
+    [found] = [each for each in report.findings if each.code == "box-outside"]
+    data = (images / "0.png").read_bytes()
+    assert found.examples[0].picture == example_thumbnail(data, [(10, 10, 500, 40)])
+    assert found.examples[0].picture != example_thumbnail(data)
+
+
+def test_boxes_of_several_kinds_of_one_image_are_right(images, tmp_path):
+    rows = [
+        {"path": "0.png", "box_xyxyn": [0.1, 0.1, 0.5, 0.5]},
+        {"path": "0.png", "box_xyxy": [1, 1, 30, 30]},
+    ]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert not api.audit(tmp_path / "r.jsonl", images=images).has_errors
+
+
+def test_a_folder_of_labels_as_roboflow_writes_it_is_seen(images, tmp_path):
+    (tmp_path / "data.yaml").write_text("names: [cat]\n")
+    (tmp_path / "train" / "labels").mkdir(parents=True)
+    (tmp_path / "train" / "labels" / "0.txt").write_text("0 0.9 0.5 0.6 0.2\n")
+    images.rename(tmp_path / "train" / "images")
+    for what in (tmp_path, tmp_path / "data.yaml"):
+        report = api.audit(what)
+        assert report.format == "yolo" and [f.code for f in report.findings] == ["box-outside"]
 
 
 def test_a_picture_that_forbids_training_and_its_licence(audited, images):

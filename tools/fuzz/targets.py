@@ -30,12 +30,12 @@ from glit.inputs.files import ImageFiles
 from glit.inputs.region_file import read_region_file
 from glit.inputs.source import entries, find_source
 from glit.inputs.user_captions import read_captions
-from glit.inputs.user_regions import read_regions
 from glit.label.verdicts import read_verdicts
 from glit.models.tokenizer import TextTokenizer
 from glit.models.weights import resolve
 from glit.planning.lock import read_lock
 from glit.planning.recipe import load_recipe
+from glit.published.user_regions import read_regions
 from glit.recipes.resources import builtin_calibrations, builtin_recipes
 from glit.rules.calibration import read_calibration
 from glit.stages.ingest import IngestConfig, ingest
