@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import mimetypes
 import re
-from collections.abc import Callable, Iterable
+import unicodedata
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -109,11 +111,27 @@ def xywh(region: Region) -> list[float]:
 class PictureFolder:
     """The folder of an export's pictures, which have the names they were ingested under.
 
-    A name that is no file name everywhere, or has the suffix of another format, is altered.
+    A name that is no file name everywhere, or has the suffix of another format, is altered. A
+    warning counts names that other systems take for one.
     """
 
     def __init__(self, dataset: Dataset, path: Path) -> None:
         self._dataset, self.path = dataset, path
+        folded = np.concatenate([
+            np.fromiter((hash(_folded(name)) for name in names), np.int64, len(names))
+            for names in self._names()
+        ])  # fmt: skip
+        if clashes := len(folded) - len(np.unique(folded)):
+            warnings.warn(
+                f"{clashes} picture{'s' * (clashes != 1)}: the name is another's but for case or "
+                "Unicode form; on macOS and Windows one replaces the other",
+                stacklevel=3,
+            )
+
+    def _names(self) -> Iterator[list[str]]:
+        """The source paths of each row group."""
+        for number in range(len(self._dataset.places)):
+            yield self._dataset.table(["source_path"], row_group=number)["source_path"].to_pylist()
 
     def write(self, row: Row) -> str:
         """Write a row's image file, upright; return its name in the folder, folders included.
@@ -135,9 +153,7 @@ class PictureFolder:
         """Sorted hashes of all source paths (8 bytes an image), and their folders."""
         folders: set[str] = set()
         groups = []
-        for number in range(len(self._dataset.places)):
-            table = self._dataset.table(["source_path"], row_group=number)
-            paths = table["source_path"].to_pylist()
+        for paths in self._names():
             groups.append(np.fromiter(map(hash, paths), dtype=np.int64, count=len(paths)))
             for path in paths:
                 folder = path.rpartition("/")[0]
@@ -145,6 +161,10 @@ class PictureFolder:
                     folders.add(folder)
                     folder = folder.rpartition("/")[0]
         return np.sort(np.concatenate(groups)), folders
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def write_picture(

@@ -44,7 +44,8 @@ _MOST_LICENCES = 10_000
 """That are counted one by one: a picture may name an address of its own."""
 _OTHER_LICENCES = "others"
 _OF_PICTURES = (
-    "picture-damaged", "picture-format", "picture-small", "picture-blank", "mining-prohibited",
+    "picture-damaged", "picture-format", "picture-small", "picture-blank", "picture-location",
+    "mining-prohibited",
 )  # fmt: skip
 _OF_NAMES = ("name-unsafe", "name-unportable")
 _OF_CAPTIONS = ("caption-empty", "caption-looping", "caption-refusal", "caption-garbled",

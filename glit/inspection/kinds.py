@@ -50,6 +50,7 @@ KINDS: dict[str, FaultKind] = {
     "picture-format": _warning("A picture is of a format that glit does not decode."),
     "picture-small": _warning("A picture has a side of fewer than 32 pixels."),
     "picture-blank": _warning("A picture is of one colour, once its transparency is over white."),
+    "picture-location": _warning("A picture says where it was taken."),
     "mining-prohibited": _warning("A picture itself forbids data mining or training."),
     "caption-empty": _error("An image has no caption, or one without words.", "captions"),
     "caption-looping": _error("A caption repeats itself.", "captions"),

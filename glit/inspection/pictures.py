@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from glit.data.resemblance import Thumbnail, thumbnail
 from glit.errors import StorageError, first_line
 from glit.images import ImageError, decode, picture_frame
+from glit.images.location import has_location
 from glit.inspection.boxes import PictureSize
 from glit.inspection.items import Item
 from glit.inspection.matches import Matches, Squares
@@ -68,6 +69,8 @@ def check_picture(item: Item, *, compare: bool, matches: Matches | None) -> Pict
         faults.append(("picture-blank", f"one colour, RGB {low.tolist()}, transparency over white"))
     if rights.mining == "prohibited":
         faults.append(("mining-prohibited", f"by its {rights.sources['mining']}"))
+    if has_location(data):
+        faults.append(("picture-location", "EXIF or XMP holds coordinates"))
     return PictureCheck(
         faults=tuple(faults),
         licence=rights.licence or "",

@@ -15,7 +15,7 @@ _BY_IMPORT = frozenset(
 """Faults that an import leaves out or mends: it cuts, scales and turns boxes."""
 _BY_BUILD = frozenset(
     ("picture-damaged", "picture-format", "picture-small", "caption-empty", "caption-looping",
-     "caption-refusal", "caption-language", "mining-prohibited")
+     "caption-refusal", "caption-language", "mining-prohibited", "picture-location")
 )  # fmt: skip
 _BY_VERIFY = frozenset(
     ("unreadable", "span-words", "token-span", "text-outside", "box-outside", "box-empty",
@@ -31,6 +31,8 @@ _SETTINGS = {
 _KEEP = {
     "picture-small": f"least(width, height) >= {LEAST_SIDE}",
     "caption-empty": "length(trim(caption)) > 0",
+    "name-clash": "sample_id IN (SELECT min_by(sample_id, source_path) FROM samples "
+    "GROUP BY lower(nfc_normalize(source_path)))",
     "caption-repeated": "sample_id IN (SELECT min(sample_id) FROM samples GROUP BY caption)",
 }
 """Conditions of the samples to keep, in SQL."""

@@ -156,3 +156,17 @@ def test_lance_has_all_columns(mixed, tmp_path, run_glit):
     done = run_glit("export", mixed.path, "--to", "lance", "-o", tmp_path / "out", "--no-grid")
     assert done.code == 2 and "--no-grid: --to lance has all columns" in done.errors
     assert not (tmp_path / "out").exists()
+
+
+def test_names_that_other_systems_take_for_one_are_counted(tmp_path, scenes):
+    images = tmp_path / "images"
+    images.mkdir()
+    for number, name in enumerate(
+        ("IMG.png", "img.png", "caf\u00e9.png", "cafe\u0301.png", "x.png")
+    ):
+        data = (scenes / "images" / f"{number:06d}.png").read_bytes()
+        (images / name).write_bytes(data)
+        (images / name).with_suffix(".txt").write_text("A red circle.")
+    run_build(images, tmp_path / "d", recipe="captions-only", overrides=["caption.backend=sidecar"])
+    with pytest.warns(UserWarning, match="^2 pictures: the name is another's but for case"):
+        export(Dataset(tmp_path / "d"), to="coco", output=tmp_path / "coco")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
+import shlex
 from contextlib import closing
 
+import duckdb
+
+from glit.inspection.repairs import repair
 from glit.inspection.repeats import LEAST_SHARED, Repeats, _runs
 
 
@@ -57,3 +61,13 @@ def test_clashes_are_of_other_names_alone():
             ("a.jpg", "A.jpg"), ("A.jpg", "a.jpg"),
             ("caf\u00e9.jpg", "cafe\u0301.jpg"), ("cafe\u0301.jpg", "caf\u00e9.jpg"),
         }  # fmt: skip
+
+
+def test_the_repair_of_a_clash_keeps_one_of_the_pictures(tmp_path):
+    found = repair("name-clash", what="d", form="glit", images="", examples=(), at_fault=2)
+    where = shlex.split(found)[-1]
+    rows = "(VALUES ('1', 'a/B.png'), ('2', 'a/b.png'), ('3', 'c.png')) AS samples(sample_id, source_path)"
+    kept = duckdb.sql(
+        f"WITH samples AS (SELECT * FROM {rows}) SELECT sample_id FROM samples WHERE {where}"
+    )
+    assert sorted(kept.fetchall()) == [("1",), ("3",)]
