@@ -6,11 +6,14 @@ import json
 import os
 import shutil
 import signal
+import warnings
 from pathlib import Path
 
+import building
 import pytest
 from PIL import Image
 
+import glit
 from glit.errors import InputError, UserError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import evaluate
@@ -109,3 +112,23 @@ def test_what_a_run_cannot_be_measured_on(tiny_clip, two_datasets, tmp_path) -> 
     (validation / "manifest.json").write_text(json.dumps(changed))
     with pytest.raises(InputError, match="holds other data files than when"):
         run_of(config(tiny_clip, validation, max_steps=1), learned, tmp_path / "run", resume=True)
+
+
+def test_a_run_that_is_measured_on_its_own_training_set_says_so(built, sample, tmp_path):
+    settings = [f"train.model={building.tiny_clip()}", "train.batch_size=4", "train.max_steps=1"]
+    glit.train(built, tmp_path / "run", recipe="clip", settings=settings)
+    for model in (tmp_path / "run", tmp_path / "run" / "last"):
+        with pytest.warns(UserWarning, match="was trained on .*: its figures here say nothing"):
+            glit.evaluate("retrieval", str(model), built)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        glit.evaluate("retrieval", str(tmp_path / "run"), sample / "dataset")
+
+
+def test_a_mini_model_and_photographs_are_told(sample, tmp_path):
+    dataset = sample / "dataset"
+    with pytest.warns(UserWarning, match="mini-matcher: trained on glit's procedural scenes alone"):
+        glit.evaluate("retrieval", "mini-matcher", dataset)
+    settings = ["train.model=mini-matcher", "train.batch_size=4", "train.max_steps=1"]
+    with pytest.warns(UserWarning, match="what is learned here means little"):
+        glit.train(dataset, tmp_path / "run", recipe="clip", settings=settings)
