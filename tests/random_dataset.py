@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from glit.data.schema import SCHEMA_VERSION, Columns, dataset_schema
+from glit.data.schema import SCHEMA_VERSION, Columns, dataset_schema, hf_feature
 from glit.dataset.manifest import (
     Counts,
     FileEntry,
@@ -105,6 +105,7 @@ def write_random_dataset(
                 count += len(group)
         files[path] = describe_file(folder / path, count)
     manifest = Manifest(
+        columns={name: hf_feature(kind) for name, kind in further},
         schema_version=SCHEMA_VERSION,
         glit_version=__version__,
         recipe=from_plain(RecordedRecipe, as_plain(load_recipe("mini").as_dict())),

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from glit.clip.runs import has_own_encoders, model_of_run
 from glit.data.captions import LONG
+from glit.dataset.manifest import MANIFEST
 from glit.dataset.mini_models import shows_scenes
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, UserError
@@ -29,6 +30,7 @@ from glit.recipes.config import as_table
 from glit.runtime.cpu_threads import CpuThreads
 from glit.runtime.process_state import without_bars
 from glit.runtime.progress import StageProgress, null_progress
+from glit.storage.store import Store
 from glit.training.run_file import was_trained_on
 
 
@@ -119,7 +121,7 @@ def evaluate(
         further["false_sentences"] = read_false_sentences(
             false_sentences, collection, seed=config.seed, limited=bool(config.limit)
         )
-    if kind == "glit":
+    if kind == "glit" and Store(dataset).exists(MANIFEST):  # else a folder of classes
         _warn_of_dataset(models, dataset)
     measure = TASKS[task].function()
     told = progress or null_progress()

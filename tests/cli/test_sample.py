@@ -44,7 +44,7 @@ def test_every_box_is_paired_with_its_sentence(sample):
 def test_card_page_and_sources_say_that_it_was_made_by_hand(sample, tmp_path, run_glit):
     card = (sample / "dataset" / "README.md").read_text()
     assert "made by hand; no captioner, detector or matcher ran" in " ".join(card.split())
-    assert "A similarity is no cosine" in card and "CLIP" not in card
+    assert "A similarity is no cosine" in card and "CLIP ViT" not in card
     croissant = (sample / "dataset" / "croissant.json").read_text()
     assert "no model; 1 where a file" in croissant and "A matcher prefers" not in croissant
     manifest = json.loads((sample / "dataset" / "manifest.json").read_text())

@@ -63,6 +63,8 @@ class KillerTask:
     """Units take a while, and say how many of them are at work in their process."""
     gpu_error: bool = False
     """Killers are not killed, but raise what a GPU raises that no process recovers from."""
+    always: bool = False
+    """Every unit kills its worker before its first sample."""
     hangs: bool = False
     """Killers are not killed, but never finished."""
     name: str = "killer"
@@ -96,6 +98,8 @@ class KillerWorker:
     def run(self, unit, excluded):
         if self.task.failure:
             raise RunError(self.task.failure)
+        if self.task.always:
+            os.kill(os.getpid(), signal.SIGKILL)
         deadline = time.monotonic() + 120
         while self.task.awaits and unit.index == 3 and not Path(self.task.awaits).exists():
             if time.monotonic() > deadline:
@@ -230,9 +234,14 @@ def test_a_process_whose_gpu_failed_is_replaced(executor, tmp_path, once):
     assert written["unit-2"] == ("whole" if once else "{'5': 'worker_crash'}")
 
 
-def test_a_unit_too_large_as_a_whole_is_one_clear_error(executor, tmp_path):
-    with pytest.raises(RunError, match="none of its 8 samples does so alone"):
-        go(executor, KillerTask(str(tmp_path), together=6), num_units=1)
+def test_a_unit_too_large_as_a_whole_is_done_one_sample_at_a_time(executor, tmp_path):
+    done, written = go(executor, KillerTask(str(tmp_path), together=6), num_units=1)
+    assert done[0].drops == {} and written["unit-0"] == "whole"
+
+
+def test_a_unit_that_kills_and_no_sample_does_is_one_clear_error(executor, tmp_path):
+    with pytest.raises(RunError, match="kills its worker, but none of its samples does so"):
+        go(executor, KillerTask(str(tmp_path), always=True), num_units=1)
 
 
 def test_glit_errors_arrive_as_one_line(executor, tmp_path):

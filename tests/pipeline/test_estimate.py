@@ -48,7 +48,7 @@ def test_a_real_build_is_timed_and_the_command_prints_it(pilot, run_glit):
     assert [each.stage for each in found.stages] == ["ingest", "caption", "split", "ledger", "pack"]
     assert all(0 < each.hours[0] <= each.hours[1] for each in found.stages)
     assert [each.samples for each in found.stages] == [8000, 7000, 7000, 7000, 7000]
-    assert (found.shipped, found.data_files, found.caption_tokens) == (7000, 8, 7000 * 8)
+    assert (found.shipped, found.data_files, found.caption_tokens) == (7000, 8, 7000 * 6)
     assert found.work_files == 32 * 4  # chunks of 256; three steps that keep tables, the ledger
     assert found.cost == tuple(2 * hours for hours in found.hours)
     done = run_glit("estimate", pilot, "-n", "8k", "--cores", "4", "--price", "2")

@@ -212,8 +212,8 @@ def test_own_photographs_with_captions_and_a_yolo_file_take_one_block(tmp_path, 
     for line in lines:
         line += " --executor local" if line.startswith("glit build ") else ""
         run_glit_line(glit, line, tmp_path)
-    assert "mean nothing" in (tmp_path / "dataset" / "README.md").read_text()
-    assert (tmp_path / "report.html").is_file()
+    assert "mean nothing" in (tmp_path / "detected" / "README.md").read_text()
+    assert (tmp_path / "detected.html").is_file()
 
 
 @pytest.mark.slow

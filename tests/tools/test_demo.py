@@ -50,7 +50,9 @@ def test_without_models_it_says_what_to_fetch_and_what_works_today(
     photographs, monkeypatch, capsys, tmp_path
 ):
     monkeypatch.setattr(options, "_is_missing", lambda value: False)
-    run(monkeypatch, "--output", tmp_path / "demo", "--images", photographs)
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, "--output", tmp_path / "demo", "--images", photographs)
+    assert ended.value.code == 1
     said = capsys.readouterr().out
     assert not (tmp_path / "demo").exists()
     assert [line.split()[2] for line in said.splitlines() if "hf download" in line] == [
