@@ -173,6 +173,11 @@ def test_without_the_extra_the_drop_of_jpeg_xl_names_it(monkeypatch):
 
 @pytest.mark.parametrize(("alpha", "shown"), [(0, 10), (128, 132), (255, 10)])
 def test_a_bmp_whose_fourth_bytes_are_all_zero_is_opaque(alpha, shown):
-    data = io.BytesIO()
-    Image.new("RGBA", (20, 20), (10, 10, 10, alpha)).save(data, "BMP")
-    assert int(decode(data.getvalue())[0, 0, 0]) == shown
+    pixels = bytes((10, 10, 10, alpha)) * 400
+    header = struct.pack("<IiiHHIIiiII", 108, 20, 20, 1, 32, 3, len(pixels), 2835, 2835, 0, 0)
+    masks = struct.pack("<IIII", 0xFF0000, 0xFF00, 0xFF, 0xFF000000)  # BITMAPV4HEADER
+    body = header + (masks + b"BGRs").ljust(108 - len(header), b"\0")
+    start = 14 + len(body)
+    data = struct.pack("<2sIHHI", b"BM", start + len(pixels), 0, 0, start) + body + pixels
+    assert Image.open(io.BytesIO(data)).mode == "RGBA"
+    assert int(decode(data)[0, 0, 0]) == shown
