@@ -186,6 +186,7 @@ STEPS_NAMED = {
     "glit.dataset.recorded_rules": "the rule of the pairs",
     "glit.dataset.training_summary": "what was read of rights",
     "glit.dataset.verify": "whether pictures were encoded again",
+    "glit.exporters.common_pictures": "whether coordinates of photographs were kept",
     "glit.label.judging_model": "a judge is opened as a captioner is",
     "glit.recipes.trust": "prompts that a recipe reads",
     "glit.view.explain": "the rule of the pairs",

@@ -27,7 +27,7 @@ class LineKinds:
     """
 
     def __init__(self, stated: Kind | None = None) -> None:
-        self._stated = stated
+        self._stated: Kind | None = stated
         self._lines = self._corners = 0
         self._others: set[Kind] = set()
         self._lengths: set[int] = set()

@@ -98,13 +98,8 @@ def prepare(
     _check_fit(config, mixture, objective)
     _check_apart(config, mixture)
     check_captions(config, mixture, objective)
-    if rank == 0 and is_mini(config.model) and not all(map(shows_scenes, parts)):
-        warnings.warn(
-            f"{config.model} learned glit's procedural scenes alone, and the images of {dataset} "
-            "look otherwise, so what is learned here means little; give a CLIP for photographs "
-            "with --set train.model=FOLDER",
-            stacklevel=2,
-        )
+    if rank == 0:
+        _warn_of_mini(config, dataset, parts)
     if objective.needs.pooled_tokens:
         for part in parts:
             check_tokenizer(part, config.model, start)
@@ -146,6 +141,17 @@ def prepare(
         start=start,
         preprocessing=Preprocessing(mean=found.mean, std=found.std, fit=config.image_fit),
     )
+
+
+def _warn_of_mini(config: TrainConfig, dataset: str, parts: list[Dataset]) -> None:
+    """Warn where a mini model is trained on photographs."""
+    if is_mini(config.model) and not all(map(shows_scenes, parts)):
+        warnings.warn(
+            f"{config.model} learned glit's procedural scenes alone, and the images of {dataset} "
+            "look otherwise, so what is learned here means little; give a CLIP for photographs "
+            "with --set train.model=FOLDER",
+            stacklevel=3,
+        )
 
 
 def _to_own_memory(model: torch.nn.Module) -> None:
