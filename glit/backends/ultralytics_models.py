@@ -60,7 +60,10 @@ def check_checkpoint(
 
 
 def _has_no_boxes(path: Path) -> bool:
-    """Return whether a checkpoint is of a model that classifies; it is not unpickled."""
+    """Return whether a checkpoint holds an image classifier, which finds no boxes.
+
+    The class is looked for in the pickled bytes, so that no code of the file runs.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             (name,) = [each for each in archive.namelist() if each.endswith("data.pkl")]

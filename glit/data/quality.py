@@ -54,7 +54,7 @@ def measure(pixels: Pixels) -> dict[str, float]:
 
 
 def sharpness(pixels: Pixels) -> float:
-    """The measure ``sharpness`` of an image alone."""
+    """Return the measure ``sharpness``: the variance of the reduced image's Laplacian."""
     return round(_laplacian_variance(_reduced(pixels)), 3)
 
 

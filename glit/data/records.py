@@ -27,8 +27,8 @@ _STORED = struct.Struct("<4f")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """An axis-aligned box, ``x0 < x1`` and ``y0 < y1`` in the 32 bits of a stored number too,
-    exclusive ends.
+    """An axis-aligned box whose right and lower edges are exclusive. ``x0 < x1`` and ``y0 < y1``
+    hold for the numbers and for their float32 values, as which they are stored.
 
     >>> Box(x0=1, y0=2, x1=4, y1=6).area_px
     12

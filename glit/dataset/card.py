@@ -56,7 +56,12 @@ _CAPTION = 'print(sample["caption"])'
 
 
 def shown_pictures(pictures: Iterable[str], *, paired: bool = True) -> str:
-    """The Markdown that shows pictures, with their boxes if there are any, by their paths."""
+    """Return Markdown that shows pictures.
+
+    Args:
+        pictures: paths, relative to the card.
+        paired: whether boxes are drawn on them, which their alternative text then says.
+    """
     what = "A picture with its boxes and their numbers" if paired else "A picture"
     return "\n".join(f"![{what}]({path})" for path in pictures)
 

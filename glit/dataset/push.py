@@ -145,8 +145,10 @@ def _open_hub(repository: str) -> Any:
 
 
 def _files_of(root: Path, checked: Iterable[str]) -> dict[str, Path | bytes]:
-    """Files by their path in the dataset, those of the manifest first: no work folder, nothing
-    hidden, and no links out of the folder but those whose bytes are checked.
+    """Return the files to upload by their path in the dataset, those of the manifest first.
+
+    Left out are the work folder, hidden files, and links that lead out of the folder, except for
+    links that the manifest names, whose bytes are checked.
 
     Args:
         root: the dataset's folder.

@@ -85,12 +85,13 @@ def row_faults(table: pa.Table) -> Iterator[tuple[int, str]]:
 
 
 def file_faults(footer: pq.FileMetaData, name: str, manifest: Manifest) -> Iterator[str]:
-    """Compare the footer of a data file with the manifest, and with what fits in memory.
+    """Yield what is wrong with a Parquet file by its footer: columns, metadata or number of rows
+    that differ from the manifest, and row groups too large to be read at once.
 
     Args:
-        footer: of the file.
-        name: the file's in the manifest.
-        manifest: of the dataset.
+        footer: the footer of the Parquet file.
+        name: the file's path in the manifest.
+        manifest: the manifest of the dataset.
     """
     schema = footer.schema.to_arrow_schema()
     yield from column_faults(schema, manifest)

@@ -110,7 +110,7 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
 
 
 def _line(error: BaseException) -> str:
-    """The first line of an error that is a breach.
+    """Return the first line of an error, as a fault of the dataset.
 
     Raises:
         RunError: memory or threads were short, which says nothing of the dataset.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 
 
-class ChangedRows(Dataset):
+class ChangedRows(Dataset, ABC):
     """The same dataset, perhaps narrowed to some rows, with :meth:`change` applied to each row that
     is read. Tables are those of the dataset, unless a subclass changes them too.
 
@@ -23,9 +24,9 @@ class ChangedRows(Dataset):
         self.__dict__.update(whole.__dict__)
         self._whole = whole
 
+    @abstractmethod
     def change(self, row: Row) -> Row:
-        """The row as it is exported."""
-        raise NotImplementedError
+        """Return the row as it is exported."""
 
     def rows(self, *, images: bool = True) -> Iterator[Row]:
         return map(self.change, self._whole.rows(images=images))

@@ -13,7 +13,7 @@ from glit.exporters.changed_rows import ChangedRows
 
 
 class WithoutGrid(ChangedRows):
-    """The same dataset without regions of the grid, and their pairs."""
+    """The same dataset without the regions that come from the grid, and without their pairs."""
 
     def change(self, row: Row) -> Row:
         """The row without them."""

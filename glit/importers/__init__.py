@@ -52,7 +52,7 @@ class Imported:
     missing: tuple[str, ...]
     """The first thousand image files that are not there; their captions were not written."""
     num_missing: int = 0
-    """All that are not there."""
+    """How many image files are not there, also beyond the first thousand."""
     regions: int | None = None
     """Boxes that were written; None of a format without."""
     masks: int = 0
@@ -211,7 +211,7 @@ class _Claims:
         )
 
     def written(self, image: RegionImage, stop: int) -> None:
-        """Note where the lines of a picture's entry end."""
+        """Remember the offset in the written file at which a picture's lines end."""
         self._by[image.path].stop = stop
 
 

@@ -98,7 +98,7 @@ class Ledger:
     """Hashes of what is shipped, hex, one of every series; they name the folder of data files not
     yet published."""
     mining: Mapping[str, int]
-    """Shipped images by what their metadata says of data mining."""
+    """How many shipped images have metadata with each value of ``plus:DataMining``."""
 
     def drops_by_reason(self) -> dict[str, int]:
         """Return how many were dropped, by ``stage/reason``, sorted."""
