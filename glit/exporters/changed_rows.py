@@ -21,7 +21,7 @@ class ChangedRows(Dataset, ABC):
     """
 
     def __init__(self, whole: Dataset) -> None:
-        self.__dict__.update(whole.__dict__)
+        vars(self).update(vars(whole))
         self._whole = whole
 
     @abstractmethod

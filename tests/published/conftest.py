@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from annotations import lines, touch
+from building import png
 
 
 @pytest.fixture()
@@ -62,3 +63,13 @@ def imageinwords(tmp_path: Path) -> Path:
     }.items():
         lines(tmp_path / "datasets" / part / "data.jsonl", [row])
     return tmp_path / "datasets"
+
+
+@pytest.fixture()
+def pictures(tmp_path) -> Path:
+    """Two of 48 by 40 pixels."""
+    for number, name in enumerate(["one.png", "two.png"]):
+        path = tmp_path / "images" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(png(seed=number))
+    return tmp_path / "images"
