@@ -35,7 +35,7 @@ function sideTable(a, b) {
   };
   const rows = [
     ['Recipe', a.story.recipe, b.story.recipe],
-    ...stepTitles(a, b).map((title) => [title, stepWords(a, title), stepWords(b, title)]),
+    ...stepTitles(a, b).map((title) => [title, sideSteps(a, title), sideSteps(b, title)]),
     ['Images', count(a.totals.images), count(b.totals.images)],
     ['Sentences', count(a.totals.sentences), count(b.totals.sentences)],
     ['Regions', count(a.totals.regions), count(b.totals.regions)],
@@ -52,9 +52,12 @@ function stepTitles(a, b) {
   return [...new Set([a, b].flatMap((side) => side.story.steps.map((step) => step.title)))];
 }
 
-function stepWords(side, title) {
-  const steps = side.story.steps.filter((step) => step.title === title);
-  return steps.map((step) => [step.how, step.model].filter(Boolean).join(' · ')).join('; ') || '–';
+function sideSteps(side, title) {
+  return side.story.steps.filter((step) => step.title === title).map(stepWords).join('; ') || '–';
+}
+
+function stepWords(step) {
+  return [step.how, step.model].filter(Boolean).join(' · ');
 }
 
 function duels(data) {
