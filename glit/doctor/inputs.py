@@ -15,6 +15,7 @@ from glit.doctor.finding import Finding
 from glit.errors import GlitError
 from glit.images import ImageError, decode
 from glit.inputs.files import ImageFiles
+from glit.inputs.no_images import no_images
 from glit.inputs.source import Source, entries, find_source
 from glit.runtime.progress import size
 from glit.scenes.recognise import looks_like_scene
@@ -54,8 +55,8 @@ def look_at_images(images: str, recipe: Recipe) -> tuple[BuildImages, list[Findi
     number, num_bytes, sample = _listed(source)
     if not number:
         missing = Finding(
-            about="images", state="fails", found=f"{images}: no images found",
-            todo="give a folder, a glob or a list of JPEG, PNG, WebP, TIFF, BMP, GIF or AVIF files",
+            about="images", state="fails", found=no_images(source, images),
+            todo="give a folder, a glob or a list of images",
         )  # fmt: skip
         return BuildImages(source=source, number=0, num_bytes=0, decoded=()), [missing]
     good, bad, scenes = _decoded(sample, ImageFiles(source.root), recipe.of(IngestConfig))

@@ -15,7 +15,7 @@ from glit.data.bounded_parquet import BoundedParquet, TooMuch
 from glit.data.limits import IMAGES_BYTES
 from glit.errors import InputError, first_line
 
-_IMAGE_NAMES = ("image", "img", "jpg", "jpeg", "png", "webp", "bytes", "image_bytes")
+IMAGE_NAMES = ("image", "img", "jpg", "jpeg", "png", "webp", "bytes", "image_bytes")
 _CAPTION_NAMES = ("caption", "text", "txt")
 _RECENT = 2
 _MEMBER = re.compile(r"(\d{9})(\.txt)?")
@@ -49,7 +49,7 @@ class TableShard:
             self._file = BoundedParquet(file, pre_buffer=True)
             schema, metadata = self._file.schema_arrow, self._file.metadata
             self._image = self._file.images = _image_column(schema, name)
-            self._caption = next((n for n in _CAPTION_NAMES if _is_text(schema, n)), None)
+            self._caption = next((n for n in _CAPTION_NAMES if is_text(schema, n)), None)
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
             self._ends = list(accumulate(group.num_rows for group in groups))
             if self.num_rows > size or any(group.num_rows < 0 for group in groups):
@@ -145,7 +145,7 @@ class TableShard:
 def _image_column(schema: pa.Schema, name: str) -> str:
     """The column that holds encoded images; empty for none."""
     found = [field.name for field in schema if _holds_bytes(field.type)]
-    for wanted in _IMAGE_NAMES:
+    for wanted in IMAGE_NAMES:
         if wanted in found:
             return wanted
     lists = [field for field in schema if _holds_lists(field.type)]
@@ -186,7 +186,8 @@ def _holds_lists(kind: pa.DataType) -> bool:
     return is_list and (_holds_bytes(kind.value_type) or _holds_lists(kind.value_type))
 
 
-def _is_text(schema: pa.Schema, name: str) -> bool:
+def is_text(schema: pa.Schema, name: str) -> bool:
+    """Return whether a table has a column of this name that holds texts."""
     index = schema.get_field_index(name)
     kinds = ("string", "large_string", "string_view")
     return index >= 0 and _is(_value_type(schema.field(index).type), *kinds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,8 @@ from glit.data.frames import XYXY
 from glit.data.reference_list import ReferenceList
 from glit.errors import InputError
 from glit.images import ImageError
+from glit.inputs.no_images import no_images
+from glit.inputs.source import find_source
 from glit.inspection.addresses import MOST_ADDRESSES, AddressSample
 from glit.inspection.boxes import PictureSize, box_faults, box_frame, named_boxes
 from glit.inspection.captions import caption_faults, span_faults
@@ -208,7 +211,10 @@ class _Audit:
         """
         tally, repeats = self._tally, self._repeats
         if not tally.looked_at["unreadable"]:
-            raise InputError(f"{self._source.what}: has no image to look at")
+            what = self._source.what
+            if os.path.isdir(what):
+                raise InputError(no_images(find_source(what), what))
+            raise InputError(f"{what}: has no image to look at")
         tally.count("name-clash", len(repeats.names), repeats.clashes())
         tally.count("caption-repeated", len(repeats.captions), repeats.repeated())
         tally.count("caption-near", len(repeats.captions), repeats.near())

@@ -14,6 +14,7 @@ from glit.dataset.manifest import Manifest
 from glit.errors import InputError, UserError
 from glit.executors.protocols import Executor
 from glit.inputs.files import ImageFiles
+from glit.inputs.no_images import no_images
 from glit.inputs.source import find_source, refuse_images_folder
 from glit.pipeline.mining_note import note_mining
 from glit.pipeline.preflight import check_early, check_scenes, note_user_files
@@ -84,9 +85,8 @@ def build(request: BuildRequest, executor: Executor, progress: StageProgress) ->
         with new_listing(store, work.plan, inputs, limit=request.limit) as (chunks, earlier, now):
             if not chunks:
                 raise InputError(
-                    f"{request.images}: no images found (looked for JPEG, PNG, WebP, TIFF, BMP, GIF"
-                    " and AVIF files in the folder and below it, then in .tar, .zip and .parquet"
-                    " files)" + f"; {sum(now.hidden.values())} in hidden folders" * bool(now.hidden)
+                    no_images(source, request.images)
+                    + f"; {sum(now.hidden.values())} in hidden folders" * bool(now.hidden)
                 )
             if before is None:
                 note_user_files(plan, now, progress)

@@ -170,7 +170,7 @@ def test_what_is_not_there(run_glit, tmp_path):
         assert done.code == 2 and "nowhere: no such file or folder" in done.errors
     (tmp_path / "work").mkdir()
     done = run_glit("audit", str(tmp_path))
-    assert done.code == 2 and "has no image to look at" in done.errors  # any folder may be "work"
+    assert done.code == 2 and "no images found" in done.errors  # any folder may be "work"
     (tmp_path / "work" / "state.json").write_text("{}")
     done = run_glit("audit", str(tmp_path))
     assert done.code == 2 and "the build is not finished" in done.errors
