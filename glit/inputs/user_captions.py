@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,8 @@ import pyarrow.parquet as pq
 from duckdb import DuckDBPyConnection
 
 from glit.data.captions import KIND_RULE, LONG, is_kind
-from glit.data.json_files import json_array
+from glit.data.coco import CocoFile
+from glit.data.json_files import json_array, load_json
 from glit.data.limits import CAPTION_CHARS
 from glit.errors import InputError, cut
 from glit.inputs.lookup import BroughtCaptions
@@ -195,14 +195,15 @@ def _json(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _coco(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The captions of a file in COCO's layout; an image's are ``caption-1``, ``caption-2``, …"""
     try:
-        found = json.loads(file.read_text(encoding="utf-8-sig"))
-        names = {image["id"]: image["file_name"] for image in found["images"]}
+        coco = CocoFile(load_json(file)).checked()
+        for key in coco.without_image:
+            raise ValueError(coco.no_image(key))
         seen: Counter[str] = Counter()
-        for number, each in enumerate(found["annotations"], start=1):
-            name = names[each["image_id"]]
-            seen[name] += 1
-            kind = f"caption-{seen[name]}"
-            yield number, {"path": name, "caption": each["caption"], KIND_KEY: kind}
+        for image in coco.images:
+            for number, each in image.annotations:
+                seen[image.file_name] += 1
+                kind = f"caption-{seen[image.file_name]}"
+                yield number, {"path": image.file_name, "caption": each["caption"], KIND_KEY: kind}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{file}: not COCO's JSON of captions, with images and annotations "

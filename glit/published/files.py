@@ -8,7 +8,6 @@ import os
 import pickle
 import pickletools
 import stat
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -80,17 +79,6 @@ def licence_names(values: dict[str, Any]) -> dict[Any, str]:
     listed = found if isinstance(found, list) else []
     known = [each for each in listed if isinstance(each, dict) and _is_key(each.get("id"))]
     return {each["id"]: str(each.get("name") or each.get("url") or each["id"]) for each in known}
-
-
-def check_ids(images: list[dict[str, Any]]) -> None:
-    """Refuse images of which two have one id, as both would get what is said of either.
-
-    Raises:
-        ValueError: two have.
-    """
-    for key, number in Counter(each["id"] for each in images).items():
-        if number > 1:
-            raise ValueError(f"{number} images have the id {key}")
 
 
 def stated_origin(entry: dict[str, Any], licences: dict[Any, str]) -> tuple[str, str]:

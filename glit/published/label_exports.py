@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 import xml.etree.ElementTree as ET
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 
+from glit.data.coco import CocoFile, CocoImage
 from glit.data.frames import checked_size, stated_size, xywh_corners
 from glit.data.json_files import json_array, load_json
 from glit.data.rle import Runs, decode_rle, encode_rle, read_rle
 from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of
 from glit.published.files import licence_names, published_place, stated_origin, whole
-from glit.published.region_image import RegionImage, as_number, named, outline, turned_box
+from glit.published.region_image import RegionImage, as_number, outline, turned_box
 from glit.published.xml_files import xml_entries
 
 _NO_REGIONS = {"choices", "datetime", "number", "pairwise", "rating", "relation", "taxonomy",
@@ -26,13 +27,8 @@ _NO_REGIONS = {"choices", "datetime", "number", "pairwise", "rating", "relation"
 _MOST_MASK = 1 << 27
 """Pixels of a picture whose CVAT masks are read."""
 _PICTURES = IMAGE_SUFFIXES | OTHER_IMAGE_SUFFIXES
-
-
-def coco_file_name(image: dict[str, Any]) -> str:
-    """COCO's ``file_name``; for LVIS, folder and file at the end of ``coco_url``."""
-    if "file_name" in image:
-        return image["file_name"]
-    return "/".join(urlsplit(image["coco_url"]).path.split("/")[-2:])
+SpansOf = Callable[[dict[str, Any], dict[str, Any]], Sequence[Sequence[Any]]]
+"""Gives the phrases of an annotation of an image, by the entries of both."""
 
 
 @whole
@@ -43,7 +39,7 @@ def coco_instances(annotations: Path, folder: Path) -> Iterator[RegionImage]:
     Of a box that CVAT turned (``attributes.rotation``), the box around it is taken, and its corners
     as the mask.
     """
-    for image, name in coco_images(load_json(annotations), phrases=False):
+    for image, name in coco_images(load_json(annotations)):
         image.path = folder
         if name or not image.fault:
             with image.whole():
@@ -52,109 +48,71 @@ def coco_instances(annotations: Path, folder: Path) -> Iterator[RegionImage]:
         yield image
 
 
-def coco_images(values: dict[str, Any], *, phrases: bool) -> Iterator[tuple[RegionImage, str]]:
+def coco_images(
+    values: dict[str, Any], spans_of: SpansOf = lambda entry, annotation: ()
+) -> Iterator[tuple[RegionImage, str]]:
     """Yield the images of a file in COCO's layout, with their names in the file; an empty one for
     a fault that is of no image.
 
     Args:
         values: of the file.
-        phrases: whether MDETR's ``tokens_positive`` are read, as phrases: spans of the caption
-            that its image has in the file, with their words.
+        spans_of: the phrases of an annotation.
     """
-    annotations = values["annotations"]
-    if annotations and all("caption" in each and "bbox" not in each for each in annotations):
+    file = CocoFile(values)
+    if file.is_captions:
         raise ValueError("it has no boxes, but captions; take --format coco, or --captions")
-    labels = _category_names(values.get("categories") or [])
-    times = Counter(id_of(entry, "id") for entry in values["images"])
-    boxes: dict[Any, list[tuple[int, dict[str, Any]]]] = {}
-    for number, each in enumerate(annotations, start=1):
-        boxes.setdefault(id_of(each, "image_id"), []).append((number, each))
-    licences, has_crowds = licence_names(values), _has_crowds(annotations)
-    for number, entry in enumerate(values["images"], start=1):
-        image, name = RegionImage(path=Path(), where=f"images, entry {number}", shares=False), ""
+    for of in file.images:
+        image, name = coco_image(of, licence_names(values)), ""
         with image.whole():
-            name = coco_file_name(entry)
-            image.stated = stated_size(entry)
-            checked_size(image.stated or (1, 1))
-            image.licence, image.address = stated_origin(entry, licences)
-            key = id_of(entry, "id")
-            found = boxes.pop(key, ())
-            if key is None or times[key] > 1:
-                raise ValueError(
-                    "no id" if key is None else f"{times[key]} images have the id {key}"
-                )
-            for at, each in found:
-                with image.record(f"annotation {at}"):
-                    spans = _phrases(each, entry) if phrases else ()
-                    _add_instance(image, each, labels, spans, has_crowds=has_crowds)
+            name = of.file_name
+            if not image.fault:
+                add_instances(image, file, of, partial(spans_of, of.entry))
         yield image, name
-    for key, found in boxes.items():
-        fault = f"no image has the id {key!r:.40} ({len(found)} boxes)"
-        yield RegionImage(path=Path(), where=f"annotation {found[0][0]}", fault=fault), ""
+    for image in without_image(file):
+        yield image, ""
 
 
-def _has_crowds(annotations: list[Any]) -> bool:
-    """Return whether ``iscrowd`` says that a box is of many things. CVAT, whose annotations have an
-    attribute ``occluded``, says by it that a mask was painted; where all have it, it says nothing.
-    """
-    known = [each for each in annotations if isinstance(each, dict)]
-    attributes = [each["attributes"] for each in known if isinstance(each.get("attributes"), dict)]
-    is_of_cvat = any("occluded" in each for each in attributes)
-    return not is_of_cvat and not all(each.get("iscrowd") for each in known)
+def coco_image(of: CocoImage, licences: dict[Any, str]) -> RegionImage:
+    """The image of an entry, without its place and its boxes."""
+    image = RegionImage(path=Path(), where=f"images, entry {of.number}", shares=False)
+    with image.whole():
+        image.stated = stated_size(of.entry)
+        checked_size(image.stated or (1, 1))
+        image.licence, image.address = stated_origin(of.entry, licences)
+        if of.fault:
+            raise ValueError(of.fault)
+    return image
 
 
-def _phrases(each: dict[str, Any], image: dict[str, Any]) -> list[list[Any]]:
-    """Spans with the words that they have in the caption of the same file, which need not be that
-    of the build."""
-    caption = image.get("caption")
-    spans = [[first, last] for first, last in each.get("tokens_positive") or ()]
-    if not isinstance(caption, str):
-        return spans
-    return [[first, last, caption[first:last]] for first, last in spans]
+def without_image(file: CocoFile) -> Iterator[RegionImage]:
+    """Yield a fault for every image that the file has annotations of, and does not list."""
+    for key, lost in file.without_image.items():
+        where = f"annotation {lost[0][0]}"
+        yield RegionImage(path=Path(), where=where, fault=file.no_image(key))
 
 
-def _category_names(categories: list[dict[str, Any]]) -> dict[Any, str]:
-    """Names of the categories by their id.
-
-    Raises:
-        ValueError: a category has no name, or two have one id.
-    """
-    found: dict[Any, str] = {}
-    for each in categories:
-        key, name = each["id"], named(each["name"])
-        if found.setdefault(key, name) != name:
-            raise ValueError(f"two categories have the id {key}: {found[key]} and {name}")
-    return found
-
-
-def id_of(entry: Any, key: str) -> int | float | str | None:
-    """The id under a key, of pandas ``1.0`` for 1; None if there is none."""
-    found = entry.get(key) if isinstance(entry, dict) else None
-    return found if isinstance(found, int | float | str) else None
-
-
-def _add_instance(
+def add_instances(
     image: RegionImage,
-    each: dict[str, Any],
-    labels: dict[Any, str],
-    spans: Sequence[Sequence[Any]],
+    file: CocoFile,
+    of: CocoImage,
+    spans_of: Callable[[dict[str, Any]], Sequence[Sequence[Any]]],
     *,
-    has_crowds: bool,
+    labelled: bool = True,
 ) -> None:
-    if has_crowds and each.get("iscrowd"):
-        raise ValueError("a crowd, whose box is of no single thing")
-    category = each.get("category_id") if not labels else each["category_id"]
-    if category is not None and category not in labels:
-        raise ValueError(f"no category has the id {category!r:.40}")
-    box, corners = instance_box(each)
-    image.add(
-        box,
-        key="phrases",
-        label="" if category is None else labels[category],
-        score=each.get("score"),
-        spans=spans,
-        segmentation=(each.get("segmentation") or corners) if image.stated else None,
-    )
+    """Add the annotations of an image as regions; those that cannot be right are left out."""
+    for number, each in of.annotations:
+        with image.record(f"annotation {number}"):
+            if file.is_crowd(each):
+                raise ValueError("a crowd, whose box is of no single thing")
+            box, corners = instance_box(each)
+            image.add(
+                box,
+                key="phrases",
+                label=file.category(each) if labelled else "",
+                score=each.get("score"),
+                spans=spans_of(each),
+                segmentation=(each.get("segmentation") or corners) if image.stated else None,
+            )
 
 
 def instance_box(

@@ -7,15 +7,16 @@ caption, and each is the sentence of its region.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from glit.data.bounded_parquet import BoundedParquet
+from glit.data.coco import CocoFile, id_of
 from glit.data.frames import stated_size, xywh_corners
 from glit.data.json_files import json_array, json_lines, load_json
 from glit.published.files import (
-    check_ids,
     chosen_parts,
     licence_names,
     no_parts,
@@ -23,10 +24,10 @@ from glit.published.files import (
     stated_origin,
     whole,
 )
-from glit.published.label_exports import id_of, instance_box
+from glit.published.label_exports import add_instances, coco_image, instance_box, without_image
 from glit.published.region_image import RegionImage, as_number
 from glit.published.xml_files import element_text, xml_root
-from glit.text.spans import find_phrase, same_words
+from glit.text.spans import Span, find_phrase, same_words
 
 _CHAIN = re.compile(r"\[/EN#(\d+)/\S+ ([^\]]*)\]")
 """A phrase of Flickr30k Entities: ``[/EN#283585/people Two young guys]``."""
@@ -186,16 +187,12 @@ def mdetr(annotations: Path, images: Path | None, split: str | None) -> Iterator
     beside = annotations.parent / "images"
     folder = images or (beside if beside.is_dir() else annotations.parent)
     values = load_json(annotations)
-    boxes: dict[Any, list[tuple[int, dict[str, Any]]]] = {}
-    for number, each in enumerate(values["annotations"], start=1):
-        boxes.setdefault(id_of(each, "image_id"), []).append((number, each))
-    licences, found = licence_names(values), dict[Path, RegionImage]()
-    check_ids(values["images"])
-    for number, entry in enumerate(values["images"], start=1):
-        own = RegionImage(path=folder, where=f"images, entry {number}", shares=False)
-        with own.whole():
-            own.path, own.stated = folder / entry["file_name"], stated_size(entry)
-            own.licence, own.address = stated_origin(entry, licences)
+    file, licences, found = CocoFile(values), licence_names(values), dict[Path, RegionImage]()
+    for of in file.images:
+        own = coco_image(of, licences)
+        if not own.fault:
+            with own.whole():
+                own.path = folder / of.file_name
         if own.fault:
             yield own
             continue
@@ -203,16 +200,14 @@ def mdetr(annotations: Path, images: Path | None, split: str | None) -> Iterator
         if image.stated != own.stated:
             image.fault = f"states another size than {own.where}"
         with image.whole():
-            span = image.say(entry["caption"])
-            for at, each in boxes.pop(entry["id"], ()):
-                with image.record(f"annotation {at}"):
-                    spans = [span(first, last) for first, last in each["tokens_positive"]]
-                    box, _ = instance_box(each)
-                    image.add(box, key="phrases", spans=spans)
+            span = image.say(of.entry["caption"])
+            add_instances(image, file, of, partial(_positive, span), labelled=False)
     yield from found.values()
-    for key, own in boxes.items():
-        fault = f"no image has the id {key!r:.40} ({len(own)} boxes)"
-        yield RegionImage(path=folder, where=f"image {key!r:.40}", shares=False, fault=fault)
+    yield from without_image(file)
+
+
+def _positive(span: Callable[[int, int], Span], annotation: dict[str, Any]) -> list[Span]:
+    return [span(first, last) for first, last in annotation["tokens_positive"]]
 
 
 def flickr30k_entities(
@@ -277,25 +272,26 @@ def refcoco(annotations: Path, images: Path | None, split: str | None) -> Iterat
     refs = plain_pickle(annotations.read_bytes())
     values = load_json(annotations.parent / "instances.json")
     parts = chosen_parts(split, sorted({ref["split"] for ref in refs}))
+    file = CocoFile(values)
+    images_of = {id_of(of.entry, "id"): of for of in file.images}
     boxes = {id_of(each, "id"): each for each in values["annotations"]}
-    labels = {each["id"]: each["name"] for each in values["categories"]}
-    known = {id_of(each, "id"): each for each in values["images"]}
     found: dict[Any, RegionImage] = {}
     for ref in sorted((ref for ref in refs if ref["split"] in parts), key=lambda r: r["ref_id"]):
         key = ref["image_id"]
         where = f"image {key!r:.40}"
         image = found.setdefault(key, RegionImage(path=annotations, where=where, shares=False))
         with image.whole():
-            entry = known[key]
-            image.path = (images or annotations.parent) / entry["file_name"]
-            image.stated = stated_size(entry)
+            of = images_of[key]
+            image.path = (images or annotations.parent) / of.file_name
+            image.stated = stated_size(of.entry)
+            if of.fault:
+                raise ValueError(of.fault)
             with image.record(f"reference {ref['ref_id']!r:.40}"):
                 each = boxes[ref["ann_id"]]
                 box, _ = instance_box(each)
                 said = [str(text["sent"]) for text in ref["sentences"]]
                 spans = [image.say_all(text) for text in said if text.strip()]
-                label = labels.get(each["category_id"], "")
-                image.add(box, key="sentences", label=label, spans=spans)
+                image.add(box, key="sentences", label=file.category(each), spans=spans)
     yield from found.values()
 
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from glit.data.coco import CocoFile
 from glit.data.json_files import load_json
 from glit.published.files import (
     AnnotatedImage,
     annotated,
-    check_ids,
     chosen_parts,
     licence_names,
     no_parts,
@@ -30,23 +30,19 @@ def coco(annotations: Path, images: Path | None, split: str | None) -> Iterator[
         )
         return
     no_parts(split)
-    captions: dict[int, list[str]] = {}
+    file, licences = CocoFile(values), licence_names(values)
     entries = values["annotations"]
     if entries and not any("caption" in entry for entry in entries) and "bbox" in entries[0]:
         raise ValueError("it has no captions, but boxes; take --format coco-instances")
-    for entry in entries:
-        captions.setdefault(entry["image_id"], []).append(entry["caption"])
-    licences = licence_names(values)
-    check_ids(values["images"])
-    for entry in values["images"]:
-        found = annotated(folder / entry["file_name"], captions.pop(entry["id"], []))
-        licence, address = stated_origin(entry, licences)
-        yield replace(found, licence=licence, address=address)
-    if captions:
-        number = sum(map(len, captions.values()))
+    for image in file.checked().images:
+        texts = [each["caption"] for _, each in image.annotations]
+        licence, address = stated_origin(image.entry, licences)
+        one = annotated(folder / image.file_name, texts)
+        yield replace(one, licence=licence, address=address)
+    if lost := file.without_image:
         warnings.warn(
-            f"{annotations}: {number} captions are left out, of {len(captions)} images that it "
-            f"does not list (such as id {next(iter(captions))!r:.40})",
+            f"{annotations}: {sum(map(len, lost.values()))} captions are left out, of {len(lost)} "
+            f"images that it does not list (such as id {next(iter(lost))!r:.40})",
             stacklevel=2,
         )
 

@@ -137,13 +137,23 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _phrases(image: dict[str, Any], annotation: dict[str, Any]) -> list[list[Any]]:
+    """Spans with the words that they have in the caption of the same file, which need not be that
+    of the build."""
+    caption = image.get("caption")
+    spans = [[first, last] for first, last in annotation.get("tokens_positive") or ()]
+    if not isinstance(caption, str):
+        return spans
+    return [[first, last, caption[first:last]] for first, last in spans]
+
+
 def _coco(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The boxes of a file in COCO's layout, as an import takes them, numbered through; MDETR's
     ``tokens_positive`` are phrases. A warning says what is left out."""
     left_out: list[str] = []
     number = 0
     try:
-        for image, name in coco_images(load_json(file), phrases=True):
+        for image, name in coco_images(load_json(file), _phrases):
             left_out += [image.fault] if image.fault else image.left_out
             size = () if image.stated is None else checked_size(image.stated)
             for given, row in image.rows.items() if not image.fault else ():

@@ -422,7 +422,9 @@ def test_refcoco_with_a_box_outside(images, tmp_path):
     entries = [{"id": n, "file_name": f"{n}.png", "width": 200, "height": 150} for n in range(6)]
     (tmp_path / "refs(unc).p").write_bytes(pickle.dumps(refs))
     (tmp_path / "instances.json").write_text(
-        json.dumps({"images": entries, "annotations": boxes, "categories": []})
+        json.dumps(
+            {"images": entries, "annotations": boxes, "categories": [{"id": 1, "name": "kite"}]}
+        )
     )
     report = api.audit(tmp_path / "refs(unc).p", images=images)
     assert [(f.code, f.at_fault, f.looked_at) for f in report.findings] == [("box-outside", 1, 6)]

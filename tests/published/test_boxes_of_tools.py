@@ -288,7 +288,7 @@ def test_damaged_annotations_of_coco_are_listed(tmp_path, pictures):
     for part in (
         "annotation 1: a crowd", "annotation 2: a box or score holds inf", "annotation 3: not enough",
         "annotation 4: no category has the id 99", "too far apart", "no finite numbers", "run lengths",
-        "a mask of size [2, 2]", "marks another place", "no image has the id 8 (1 boxes)", "None",
+        "a mask of size [2, 2]", "marks another place", "no image has the id 8 (1 annotations)", "None",
     ):  # fmt: skip
         assert any(part in each for each in found.refused), (part, found.refused)
 
@@ -311,7 +311,7 @@ def test_ids_of_coco(tmp_path, pictures):
     found, rows = taken("coco-instances", write(source, json.dumps(values)), pictures)
     assert [*rows] == ["one.png"] and "images, entry 2, two.png: no id" in found.refused
     for categories, fault in (
-        ([{"id": 1, "name": None}], "None is no name of a class"),
+        ([{"id": 1, "name": None}], "none of 2 entries can be right"),
         ([{"id": 1, "name": "cat"}, {"id": 1, "name": "dog"}], "two categories have the id 1"),
     ):
         values["categories"] = categories

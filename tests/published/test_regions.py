@@ -270,7 +270,7 @@ def test_boxes_of_images_that_mdetr_does_not_list_are_left_out_aloud(tmp_path, i
     (tmp_path / "final.json").write_text(json.dumps(values))
     listed = list(FORMATS["mdetr"].read(tmp_path / "final.json", images, None))
     assert [(len(each.rows), each.fault) for each in listed] == [
-        (1, ""), (0, "no image has the id 2 (1 boxes)"),
+        (1, ""), (0, "no image has the id 2 (1 annotations)"),
     ]  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,11 @@ from typing import Any
 import numpy as np
 
 from glit.data.geometry import iou
-from glit.data.json_files import load_json
 from glit.errors import InputError
 from glit.evaluation.encode import Box
 from glit.evaluation.questions import ImagePart, Question, of_first_images
-from glit.evaluation.readers.questions import xyxy
-from glit.published.files import check_place, chosen_parts, plain_pickle
-from glit.published.label_exports import coco_file_name
-from glit.published.stated_sizes import StatedSizes
+from glit.evaluation.readers.benchmark_file import BenchmarkFile
+from glit.published.files import chosen_parts, plain_pickle
 
 _MIN_IOU = 0.5
 """With the expression's own box, for another box to be right (RefCOCO's Acc@0.5)."""
@@ -45,28 +41,25 @@ def class_boxes(annotations: Path, *, images: Path | None, limit: int = 0) -> Cl
     """
     folder = images or annotations.parent
     try:
-        values = load_json(annotations)
-        path_of = {
-            image["id"]: check_place(folder / coco_file_name(image), folder)
-            for image in values["images"]
-        }
-        sizes = StatedSizes({path_of[image["id"]]: image for image in values["images"]})
+        file = BenchmarkFile(annotations, folder)
+        values = file.values
         numbers = {category["id"]: i for i, category in enumerate(values["categories"])}
         classes = [_names(category) for category in values["categories"]]
         found: list[tuple[Path, Box, int]] = [
-            (path_of[box["image_id"]], xyxy(box["bbox"]), numbers[box["category_id"]])
-            for box in values["annotations"]
-            if not box.get("iscrowd") and 0 not in box["bbox"][2:]
+            (path, box, numbers[each["category_id"]])
+            for path, boxes in file.boxes()
+            for each, box in boxes
+            if not file.coco.is_crowd(each)
         ]
         found = [*of_first_images(sorted(found), limit, lambda each: each[0])]
-        parts: list[ImagePart] = [(path, sizes.box(path, box)) for path, box, _ in found]
+        parts: list[ImagePart] = [(path, file.sizes.box(path, box)) for path, box, _ in found]
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise InputError(
             f"{annotations}: not COCO's or LVIS's boxes ({type(error).__name__}: {error})"
         ) from error
     if not found:
         raise InputError(f"{annotations}: it has no box")
-    sizes.warn(annotations)
+    file.sizes.warn(annotations)
     return ClassBoxes(
         parts=parts,
         class_of=[number for _, _, number in found],
@@ -95,26 +88,19 @@ def expressions(
         raise InputError(f"{folder}: {len(files)} files refs(...).p; give the one that is meant")
     try:
         refs = plain_pickle(files[0].read_bytes())
-        values = load_json(folder / "instances.json")
+        file = BenchmarkFile(folder / "instances.json", images or folder)
         known = sorted({ref["split"] for ref in refs})
         parts = chosen_parts(split, known, default="val")
-        place = images or folder
-        path_of = {
-            image["id"]: check_place(place / image["file_name"], place)
-            for image in values["images"]
+        of_image = {
+            image.entry["id"]: (path, {each["id"]: box for each, box in boxes})
+            for image, (path, boxes) in zip(file.coco.images, file.boxes(), strict=True)
         }
-        sizes = StatedSizes({path_of[image["id"]]: image for image in values["images"]})
-        boxes_of: dict[Any, dict[Any, Box]] = defaultdict(dict)
-        for box in values["annotations"]:
-            if 0 not in box["bbox"][2:]:
-                boxes_of[box["image_id"]][box["id"]] = xyxy(box["bbox"])
         found = []
         for ref in sorted((r for r in refs if r["split"] in parts), key=lambda ref: ref["ref_id"]):
-            boxes = boxes_of[ref["image_id"]]
-            path = path_of[ref["image_id"]]
+            path, boxes = of_image[ref["image_id"]]
             overlap = iou(np.array([boxes[ref["ann_id"]]]), np.array(list(boxes.values())))[0]
             right = frozenset(np.flatnonzero(overlap >= _MIN_IOU).tolist())
-            candidates = tuple((path, sizes.box(path, box)) for box in boxes.values())
+            candidates = tuple((path, file.sizes.box(path, box)) for box in boxes.values())
             for sentence in ref["sentences"]:
                 found.append(
                     Question(parts=candidates, texts=(sentence["sent"],), right=right, kind="")
@@ -124,7 +110,7 @@ def expressions(
             f"{files[0]}: not RefCOCO's files as published ({type(error).__name__}: {error}); see "
             "docs/evaluation.md for the layout"
         ) from error
-    sizes.warn(folder / "instances.json")
+    file.sizes.warn(folder / "instances.json")
     return [*of_first_images(found, limit, lambda each: each.parts[0][0])]
 
 

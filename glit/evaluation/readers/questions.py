@@ -16,8 +16,8 @@ from glit.data.frames import xywh_corners
 from glit.data.json_files import json_lines, load_json
 from glit.errors import InputError
 from glit.evaluation.questions import Question, of_first_images
+from glit.evaluation.readers.benchmark_file import BenchmarkFile, checked_box
 from glit.published.files import check_place, with_suffix
-from glit.published.stated_sizes import StatedSizes
 
 Reader = Callable[[Path, Path], Generator[Question]]
 _FG_OVD_NAMES = {
@@ -37,25 +37,24 @@ def fg_ovd(file: Path, images: Path) -> Generator[Question]:
     Boxes with fewer false captions than the benchmark counts (10, in the attribute files 2) are
     left out.
     """
-    values = load_json(file)
-    path_of = {
-        image["id"]: check_place(images / image["file_name"], images) for image in values["images"]
-    }
-    sizes = StatedSizes({path_of[image["id"]]: image for image in values["images"]})
-    name_of = {category["id"]: category["name"] for category in values["categories"]}
+    boxes_of = BenchmarkFile(file, images)
+    name_of = boxes_of.coco.categories
     least = _FG_OVD_NEGATIVES.get(file.stem, _FG_OVD_ELSE)
     try:
-        for box in values["annotations"]:
-            wrong = box["neg_category_ids"]
-            if len(wrong) < least:
-                continue
-            texts = tuple(name_of[number] for number in (box["category_id"], *wrong[:least]))
-            path = path_of[box["image_id"]]
-            part = (path, sizes.box(path, xyxy(box["bbox"])))
-            kind = _FG_OVD_NAMES.get(file.stem, file.stem)
-            yield Question(parts=(part,), texts=texts, right=frozenset({0}), kind=kind)
+        for path, boxes in boxes_of.boxes():
+            for each, box in boxes:
+                wrong = each["neg_category_ids"]
+                if len(wrong) < least:
+                    continue
+                names = (each["category_id"], *wrong[:least])
+                yield Question(
+                    parts=((path, boxes_of.sizes.box(path, box)),),
+                    texts=tuple(name_of[number] for number in names),
+                    right=frozenset({0}),
+                    kind=_FG_OVD_NAMES.get(file.stem, file.stem),
+                )
     finally:  # the reader may stop at a limit
-        sizes.warn(file)
+        boxes_of.sizes.warn(file)
 
 
 def sugarcrepe(file: Path, images: Path) -> Generator[Question]:
@@ -82,7 +81,7 @@ def aro(file: Path, images: Path) -> Generator[Question]:
     """ARO's relations and attributes (Yuksekgonul et al., ICLR 2023): a box of Visual Genome, its
     caption and the same with its words swapped. Its word orders are not published as files."""
     for entry in load_json(file):
-        box = xyxy([entry[f"bbox_{side}"] for side in "xywh"])
+        box = checked_box(xywh_corners([float(entry[f"bbox_{side}"]) for side in "xywh"]))
         part = (images / entry["image_path"], box)
         texts = (entry["true_caption"], entry["false_caption"])
         yield Question(parts=(part,), texts=texts, right=frozenset({0}), kind=_aro_kind(file))
@@ -160,18 +159,6 @@ def read_questions(
     if not found:
         raise InputError(f"{annotations}: no question of {name} ({pattern}) in it")
     return found
-
-
-def xyxy(box_xywh: list[float]) -> tuple[float, float, float, float]:
-    """COCO's box as corners.
-
-    Raises:
-        ValueError: it is empty or not finite.
-    """
-    x, y, width, height = (float(value) for value in box_xywh)
-    if not (0 < width < float("inf") and 0 < height < float("inf") and abs(x) + abs(y) < 1e9):
-        raise ValueError(f"box {box_xywh} is empty or not finite")
-    return xywh_corners((x, y, width, height))
 
 
 def _of_two(path: Path, right: str, wrong: str, kind: str) -> Question:

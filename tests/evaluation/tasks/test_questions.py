@@ -275,7 +275,7 @@ def test_classes_of_boxes_as_published(tmp_path, tiny_clip, features) -> None:
     for side in (2, 3):  # width, height
         values = json.loads(file.read_text())
         values["annotations"][0]["bbox"][side] = math.nan
-        with pytest.raises(InputError, match="empty or not finite"):
+        with pytest.raises(InputError, match="empty|finite"):
             class_boxes(as_json(tmp_path / "nan.json", values), images=None)
     lvis = class_boxes(class_boxes_of(tmp_path / "lvis", lvis=True), images=None)
     assert lvis.classes == [("traffic light",), ("bow", "longbow")]
