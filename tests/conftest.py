@@ -154,11 +154,9 @@ def what_costs_time_alone():
 @pytest.fixture
 def fresh_verdicts(monkeypatch):
     """Fast paths are checked again, and what is found here is forgotten."""
-    from glit.gpu import probe
     from glit.runtime import verified_paths as fast_path
 
     monkeypatch.setattr(fast_path, "_verdicts", {})
-    monkeypatch.setattr(probe, "_verdicts", {})
 
 
 @pytest.fixture(scope="session")

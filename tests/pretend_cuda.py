@@ -31,10 +31,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from glit.backends.sam.gpu_masks import FAST_PATH as FUSED_MEASURING
-from glit.gpu import copies, probe
-from glit.runtime.verified_paths import leave_out
-
 aten = torch.ops.aten
 CUDA = torch.device("cuda", 0)
 
@@ -140,10 +136,6 @@ def pretend_cuda() -> Iterator[None]:
                 patch = mock.patch.object(torch.optim.Optimizer, name, lambda _: None)
                 stack.enter_context(patch)
         stack.enter_context(mock.patch("torch.cuda.Event", _Event))
-        # what is right counts as faster: a simulation has no speed
-        stack.enter_context(mock.patch.object(probe, "times_faster", lambda *_: 2.0))
-        stack.enter_context(mock.patch.object(copies, "_arrives", lambda _: True))
-        stack.enter_context(leave_out(FUSED_MEASURING))  # Triton compiles for a real GPU alone
         torch.__future__.set_swap_module_params_on_conversion(True)
         stack.callback(torch.__future__.set_swap_module_params_on_conversion, False)
         stack.enter_context(_Factories())

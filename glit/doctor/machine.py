@@ -7,7 +7,6 @@ import os
 import platform
 import shutil
 import subprocess
-import warnings
 from collections.abc import Iterator
 
 import psutil
@@ -36,7 +35,6 @@ def machine() -> Iterator[Finding]:
         todo="little memory: workers are few, or are killed; end other programs" if little else "",
     )
     yield _devices()
-    yield from _gpu_ways()
     if address := os.environ.get("RAY_ADDRESS"):
         yield Finding(
             about="cluster",
@@ -64,28 +62,6 @@ def _devices() -> Finding:
             todo="install a torch of the driver's CUDA version, or a newer driver",
         )
     return Finding(about="devices", state="ok", found=f"{_best()}, no GPU")
-
-
-def _gpu_ways() -> Iterator[Finding]:
-    """Yield a finding on the ways that are chosen for the first GPU, after trying them."""
-    if importlib.util.find_spec("torch") is None or not _gpus_of_torch():
-        return
-    import torch
-
-    from glit.backends.sam import gpu_masks
-    from glit.gpu import copies, halves
-    from glit.gpu.probe import verdict
-
-    device = torch.device("cuda")
-    ways = {
-        halves.FAST_PATH: halves.is_chosen,
-        gpu_masks.FAST_PATH: gpu_masks.measures_at_once,
-        copies.NAME: copies.overlaps,
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = [verdict(name, device, is_chosen=way(device)) for name, way in ways.items()]
-    yield Finding(about="on the GPU", state="ok", found="; ".join(found))
 
 
 def _best() -> str:

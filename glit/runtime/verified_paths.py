@@ -8,10 +8,9 @@ Where the fast one raises or its numbers differ, the plain one is used, with one
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 from torch import Tensor
@@ -23,9 +22,6 @@ _TOLERANCE = {torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}
 
 _verdicts: dict[Hashable, bool] = {}
 """By name of the fast path and kind of model; one process long."""
-
-_left_out: set[str] = set()
-"""By name: see :func:`leave_out`."""
 
 
 class FastPathWarning(RuntimeWarning):
@@ -39,7 +35,6 @@ def agrees(
     kind: Hashable,
     fast: Callable[[], Sequence[Tensor]],
     plain: Callable[[], Sequence[Tensor]],
-    tolerance: float | None = None,
 ) -> bool:
     """Return whether a fast path gives the plain path's numbers; warns once if not.
 
@@ -49,16 +44,12 @@ def agrees(
         kind: what the verdict depends on beside the name: model class, device, dtype.
         fast: runs the fast path on the probe's input.
         plain: runs the plain path on the same input.
-        tolerance: largest difference of two numbers, as a share of the largest of the plain path;
-            by default one that suits the dtype.
 
     Returns:
         The verdict of this process's first call with this name and kind. Where a model has NaN
         among its weights nothing can be compared: that is a no, and is not remembered.
     """
     key = (name, kind)
-    if name in _left_out:
-        return False
     if key in _verdicts:
         return _verdicts[key]
     comparable = True
@@ -66,9 +57,7 @@ def agrees(
         with torch.no_grad():
             wanted = plain()
             comparable = all(bool(each.isfinite().all()) for each in wanted)
-            fault = (
-                _difference(fast(), wanted, tolerance) if comparable else "cannot be checked (NaN)"
-            )
+            fault = _difference(fast(), wanted) if comparable else "cannot be checked (NaN)"
     except Exception as error:
         if ruins_process(error):
             raise
@@ -85,30 +74,20 @@ def agrees(
     return not fault
 
 
-@contextlib.contextmanager
-def leave_out(name: str) -> Iterator[None]:
-    """Use the plain path in this block, to compare it with the fast one."""
-    _left_out.add(name)
-    try:
-        yield
-    finally:
-        _left_out.discard(name)
-
-
 def probe_input(*shape: int, like: Tensor, seed: int = 0) -> Tensor:
     """Normally distributed numbers from a seed; the global random state does not change."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator).to(like.device, like.dtype)
 
 
-def _difference(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float | None) -> str:
+def _difference(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> str:
     """Return the fault of the numbers found, or an empty string."""
     for a, b in zip(found, wanted, strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"gives {a.dtype} {list(a.shape)} instead of {b.dtype} {list(b.shape)}"
         largest = float(b.abs().max())
         apart = float((a - b).abs().max())
-        allowed = _TOLERANCE.get(b.dtype, 1e-4) if tolerance is None else tolerance
+        allowed = _TOLERANCE.get(b.dtype, 1e-4)
         if not apart <= allowed * largest:  # NaN is not
             return f"gives other numbers (by up to {apart:.2g}, where the largest is {largest:.2g})"
     return ""

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import httpx
 import pytest
 from building import png
-from pretend_cuda import pretend_cuda
 from typer.testing import CliRunner
 
 from glit.cli.main import app
@@ -189,19 +188,6 @@ def test_without_torch_the_driver_is_asked(monkeypatch, hide):
     monkeypatch.setattr(machine, "_gpus_of_the_driver", lambda: ["NVIDIA H200"])
     said = {each.about: each for each in machine.machine()}
     assert said["devices"].found == "the driver has NVIDIA H200; torch is not installed"
-
-
-def test_what_was_chosen_for_a_gpu_is_said(monkeypatch, fresh_verdicts):
-    monkeypatch.setattr(machine, "_gpus_of_torch", lambda: ["cuda:0 pretended"])
-    with pretend_cuda():
-        (said,) = machine._gpu_ways()
-    assert said.found.split("; ") == [
-        "products of halves: used (2.00 times as fast)",
-        "measuring SAM's masks: plain way used (not the plain way's numbers)",
-        "copies that are not waited for: used (2.00 times as fast)",
-    ]
-    monkeypatch.setattr(machine, "_gpus_of_torch", list)
-    assert not list(machine._gpu_ways())
 
 
 def test_a_driver_that_torch_cannot_use_is_noted(monkeypatch):

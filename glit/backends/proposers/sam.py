@@ -58,7 +58,6 @@ class SamDetector:
         config = SAM.settled(config)
         _check(config, model)
         from glit.backends.sam.automatic import AutomaticMasks
-        from glit.gpu.halves import use_split_products
         from glit.models.onednn import use_onednn
 
         sam, thresholds = _load(model)
@@ -69,7 +68,6 @@ class SamDetector:
         sam = sam.to(device)
         if config.precision == "float32" and not (config.exact_masks or config.compile):
             use_onednn(sam.image_encoder)
-            use_split_products(sam.image_encoder)
         self.masks = AutomaticMasks(
             sam,
             thresholds,

@@ -41,7 +41,6 @@ from glit.backends.sam.encoder import (
     keep_norms_in_float32,
     published_encoder,
 )
-from glit.backends.sam.gpu_masks import measures_at_once
 from glit.backends.sam.masks import Masks, area_px, concatenate, mask_to_box, no_masks, upscale
 from glit.backends.sam.model import MaskThresholds
 from glit.data.rle import encode_rle
@@ -127,7 +126,6 @@ class AutomaticMasks:
         self._point_grid = build_point_grid(thresholds.points_per_side)
         with torch.inference_mode():
             self._decoder = None if self._exact else PointDecoder(model, dtype)
-        self._measures_at_once = not self._exact and measures_at_once(self._device)
         fast = not self._exact and encoder_agrees(model.image_encoder)
         if dtype == torch.float16:
             keep_norms_in_float32(model.image_encoder)
@@ -246,8 +244,6 @@ class AutomaticMasks:
     ) -> Masks:
         """Masks of the image's size, a few at a time to bound the memory; on a CPU only those above
         the stability-score threshold."""
-        if self._measures_at_once and len(logits_Khw):
-            return self._measured(image, logits_Khw, predicted_iou_K)
         limit = _PIXELS_PER_BATCH.get(self._device.type, _PIXELS_PER_BATCH["cuda"])
         mask_px = max(
             image.original_size[0] * image.original_size[1],
@@ -256,26 +252,6 @@ class AutomaticMasks:
         batch_size = max(1, limit // mask_px)
         batches = zip(logits_Khw.split(batch_size), predicted_iou_K.split(batch_size), strict=True)
         return concatenate([self._filter_batch(image, *batch) for batch in batches])
-
-    def _measured(
-        self, image: _PreparedImage, logits_Khw: Tensor, predicted_iou_K: Tensor
-    ) -> Masks:
-        """All masks by one kernel, none of them ever upscaled in memory."""
-        from glit.backends.sam.mask_kernel import measure_masks
-
-        threshold, offset = self.model.mask_threshold, self._thresholds.stability_score_offset
-        measured = measure_masks(
-            logits_Khw.contiguous(),
-            thresholds=(threshold, threshold + offset, threshold - offset),
-            **self._geometry(image, logits_Khw),
-        )
-        return Masks(
-            boxes_K4=measured.boxes_K4.long(),
-            predicted_iou_K=predicted_iou_K,
-            stability_score_K=measured.above_K3[:, 1] / measured.above_K3[:, 2],
-            area_px_K=measured.above_K3[:, 0],
-            logits_Khw=logits_Khw if self._keep else None,
-        )
 
     def _filter_batch(
         self, image: _PreparedImage, logits_Khw: Tensor, predicted_iou_K: Tensor

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glit.gpu.halves import SplitLinear, can_split
 from glit.models.onednn import linear
 
 
@@ -53,4 +52,4 @@ def _transposed_conv_as_linear(conv: Any, dtype: torch.dtype) -> nn.Module:
     """A transposed convolution with kernel and stride 2 as [..., in] -> [..., 2 * 2 * out]."""
     weight = conv.weight.permute(2, 3, 1, 0).flatten(0, 2).to(dtype)  # [2 * 2 * out, in]
     bias = conv.bias.repeat(4).to(dtype)
-    return SplitLinear(weight, bias) if can_split(weight) else linear(weight, bias)
+    return linear(weight, bias)

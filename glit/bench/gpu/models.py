@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping
 
@@ -16,10 +15,8 @@ from glit.bench.lism_flism.columns import Method
 from glit.bench.lism_flism.fixed import fixed_boxes
 from glit.bench.lism_flism.inputs import scenes
 from glit.bench.lism_flism.models import Models, make_random
-from glit.gpu.halves import FAST_PATH, is_chosen
 from glit.images import Pixels, decode
 from glit.recipes.config import Precision
-from glit.runtime.verified_paths import leave_out
 from glit.stages.propose import ProposeStage
 from glit.stages.score import ScoreConfig, ScoreStage
 
@@ -34,12 +31,10 @@ SHEETS = {
 }
 """NVIDIA's data sheets, SXM where there are several, without sparsity: TFLOP/s."""
 Ways = Mapping[str, tuple[Precision, str]]
-"""A proposer's precision, and that of the matrix product that is its limit; ``halves`` of those
-that take the place of float32 on some GPUs."""
+"""A proposer's precision, and that of the matrix product that is its limit."""
 YOLOS_WAYS: Ways = {"float32": ("float32", "float32"), "bfloat16": ("bfloat16", "bfloat16")}
 SAM_WAYS: Ways = {
-    "float32": ("float32", "halves"),
-    "float32, as torch multiplies": ("float32", "float32"),
+    "float32": ("float32", "float32"),
     "float32, products in tf32": ("float32", "tf32"),
     "bfloat16": ("bfloat16", "bfloat16"),
     "float16": ("float16", "float16"),
@@ -89,12 +84,7 @@ def _proposer(
             continue
         config = dataclasses.replace(models.recipes[method].propose, precision=precision)
         backend = ProposeStage.backend(config)
-        in_halves = rate == "halves"
-        if in_halves:
-            chosen = bench.device == "cuda" and is_chosen(torch.device("cuda"))
-            rate = "float16" if chosen else "float32"
-        fast_path = contextlib.nullcontext() if in_halves else leave_out(FAST_PATH)
-        with fast_path, products_in(rate):
+        with products_in(rate):
             detector = backend.make(backend.settled(config), models.proposers[method])
             yield bench.figure(
                 f"{name}, {words}", lambda each=detector: each.detect(images), repeats=1,
