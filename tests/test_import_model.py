@@ -191,6 +191,8 @@ WRAPPED = {
     "a part of a module": lambda w: {f"net.clip.{k}": v for k, v in w.items()},
     "numpy": lambda w: {"epoch": 5, "best": np.float64(0.61), "n": np.int64(3), "state_dict": w},
     "namespace": lambda w: {"args": argparse.Namespace(lr=1e-5), "model_state_dict": w},
+    "deepspeed": lambda w: {"module": w, "optimizer": None, "ds_config": {"train_batch_size": 8},
+                            "mp_world_size": 1},
 }  # fmt: skip
 
 
@@ -304,6 +306,15 @@ def test_fg_clip_answers_as_its_own_forward_pass_on_long_texts(fg_clip, start, t
         found = tokens @ ours.text_projection.weight.T
     assert torch.allclose(found, wanted, atol=1e-4) and wanted.std() > 0.1
     assert read_preprocessing(tmp_path / "out").fit == "resize"
+
+
+def test_what_stands_beside_the_model_is_left_out_aloud(start, tmp_path):
+    weights = {f"clip.{k}": v.contiguous() for k, v in start.state_dict().items()}
+    save_file({**weights, "head.weight": torch.zeros(2, 3)}, tmp_path / "saved.safetensors")
+    with pytest.warns(UserWarning, match="1 weights beside 'clip.' are left out, such as 'head.w"):
+        import_model(tmp_path / "saved.safetensors", tmp_path / "out", like=str(tiny_clip()))
+    found = open_model(tmp_path / "out").state_dict()
+    assert all(torch.equal(found[name], value) for name, value in start.state_dict().items())
 
 
 def test_two_models_in_one_file(start, tmp_path):

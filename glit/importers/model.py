@@ -188,7 +188,8 @@ def _load(path: Path) -> Any:
 
 
 def _unprefixed(found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The weights of the model in a trainer's module, without the module's names before theirs.
+    """The weights of the model in a trainer's module, without the module's names before theirs, and
+    without what stands beside it there, of which a warning says so.
 
     Raises:
         InputError: there are two models.
@@ -199,7 +200,15 @@ def _unprefixed(found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
         shown = ", ".join(map(repr, prefixes))
         raise InputError(f"{path}: holds {len(prefixes)} models, under {shown}; save one of them")
     prefix = prefixes[0] if prefixes else ""
-    return {name.removeprefix(prefix): value for name, value in found.items()}
+    beside = [name for name in found if not name.startswith(prefix)]
+    if beside:
+        warnings.warn(
+            f"{path}: {len(beside)} weights beside {prefix!r} are left out, such as {beside[0]!r}",
+            stacklevel=2,
+        )
+    return {
+        name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)
+    }
 
 
 def _is_open_clips(found: Mapping[str, Tensor]) -> bool:

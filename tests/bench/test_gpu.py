@@ -30,7 +30,7 @@ def test_models_on_a_pretended_gpu(tmp_path) -> None:
     with pretend_cuda(), borrowed_process(for_model=True):
         run_part("models", "tiny", "cuda", str(tmp_path / "part.json"))
     rows = json.loads((tmp_path / "part.json").read_text())["rows"]
-    assert len(rows) == 12 and all(np.isfinite(row["measured"]) for row in rows)
+    assert len(rows) == 11 and all(np.isfinite(row["measured"]) for row in rows)
     limited = {row["what"].split(",")[0] for row in rows if row["limit"]}
     assert limited == {"YOLOS", "CLIP", "SAM"}
 
