@@ -82,13 +82,9 @@ class NestedColumn:
             self._lists[field] = values if isinstance(values, list) else values.tolist()
         return self._lists[field]
 
-    def has(self, field: str) -> bool:
-        """Return whether the dataset's version has a field."""
-        return self._values.type.get_field_index(field) >= 0
-
     def optional(self, field: str, at: int) -> float | None:
-        """A number; None if it is null or the dataset's version lacks the field."""
-        value = float(self[field][at]) if self.has(field) else np.nan
+        """A number; None if it is null."""
+        value = float(self[field][at])
         return None if np.isnan(value) else value
 
     def span(self, row: int) -> range:
