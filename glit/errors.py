@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from glit.installation import install_command, other_program
+from glit.installation import install_command
 from glit.masking import masked
 
 
@@ -126,11 +126,7 @@ class MissingExtraError(UserError):
         needs = [f"{first.needed_for} needs the package {first.package}"]
         needs += [f"{each.needed_for} needs {each.package}" for each in others]
         command = install_command(*(each.extra for each in missing))
-        clash = other_program()
-        super().__init__(
-            f"{', '.join(needs)}; install {'all' if others else 'it'} with: {command}"
-            + (f" ({clash})" if clash else "")
-        )
+        super().__init__(f"{', '.join(needs)}; install {'all' if others else 'it'} with: {command}")
         self.missing = missing
         self.command = command
 

@@ -57,10 +57,6 @@ def imported(node: ast.AST) -> list[str]:
 
 NAMED = re.compile(r"(glit(?:\.\w+)+)\.?(?::\w+)?")
 """A module as a string names it: ``glit.x``, ``glit.x:Name``, and ``glit.x.`` of an f-string."""
-ONLY_COMPARED = {
-    "glit.installation": "compares the place of the command with that of installed programs",
-}
-"""Modules with strings that name others and import nothing, each with the reason."""
 
 
 def named(node: ast.AST) -> list[str]:
@@ -77,8 +73,7 @@ def module_imports(modules: Mapping[str, Path]) -> dict[str, set[str]]:
     for module, path in modules.items():
         nodes = list(run(parsed(path)))
         others = {name for node in nodes for name in imported(node)}
-        if module not in ONLY_COMPARED:
-            others |= {name for node in nodes for name in named(node)} & {*modules}
+        others |= {name for node in nodes for name in named(node)} & {*modules}
         found[module] = {name for name in others if name.split(".")[0] == "glit"} - {module}
     return found
 

@@ -117,7 +117,6 @@ def _below(group: Any, prefix: str, panel: str) -> Iterator[Found]:
             continue
         own = getattr(command, "rich_help_panel", None)
         own = own if isinstance(own, str) else panel
-        command = getattr(command, "loaded", command)
         if hasattr(command, "commands"):
             yield Found(f"{prefix} {name}", command, own)
             yield from _below(command, f"{prefix} {name}", own)

@@ -15,7 +15,7 @@ from glit.runtime.progress import status_reporter
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 
-bench_app = typer.Typer(add_completion=False, no_args_is_help=True)
+bench_command = typer.Typer(add_completion=False, no_args_is_help=True)
 
 DeviceName = Literal["auto", "cpu", "cuda"]
 DeviceOption = Annotated[
@@ -24,12 +24,12 @@ DeviceOption = Annotated[
 WeightsName = Literal["random", "mini", "manifest"]
 
 
-@bench_app.callback()
+@bench_command.callback()
 def _bench() -> None:
     """Measure speed and compare objectives, in ratios on one machine."""
 
 
-@bench_app.command("lism-flism")
+@bench_command.command("lism-flism")
 @command
 def lism_flism_command(
     *,
@@ -75,7 +75,7 @@ def lism_flism_command(
         console.print(f"wrote {path}", soft_wrap=True)
 
 
-@bench_app.command("objectives")
+@bench_command.command("objectives")
 @command
 def objectives_command(
     *,
@@ -150,7 +150,7 @@ def objectives_command(
     console.print(f"wrote objectives.md and objectives.json in {request.output}", soft_wrap=True)
 
 
-@bench_app.command("gpu")
+@bench_command.command("gpu")
 @command
 def gpu_command(
     *,

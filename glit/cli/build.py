@@ -138,7 +138,7 @@ def _at_work(
 
 @command
 def trust_command(*, recipe: Annotated[str, typer.Argument(show_default=False)]) -> None:
-    """Confirm a recipe file that asks for pickles, keys, another machine or other files.
+    """Confirm a recipe file that asks for what may do harm: pickles, keys, a machine, other files.
 
     It says what the file asks for. When the file or one that it is based on changes, it has to be
     confirmed again.

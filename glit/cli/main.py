@@ -13,63 +13,16 @@ from pathlib import Path
 
 import typer
 
-from glit.cli.lazy import lazy_group
+from glit.cli.commands import LazyGroup
 from glit.errors import GlitError, MissingExtraError, MissingPackage, UserError
 from glit.masking import mask_tracebacks, masked
 from glit.recipes.extras import extra_with
 from glit.runtime.terminal import Console
 from glit.version import __version__
 
-PANELS: dict[str, dict[str, str]] = {
-    "Build a dataset": {
-        "doctor": "glit.cli.doctor:doctor_command",
-        "estimate": "glit.cli.doctor:estimate_command",
-        "recipes": "glit.cli.recipes:recipes_command",
-        "build": "glit.cli.build:build_command",
-        "status": "glit.cli.inspect:status_command",
-        "add": "glit.cli.build:add_command",
-        "retry": "glit.cli.build:retry_command",
-        "trust": "glit.cli.build:trust_command",
-        "lock": "glit.cli.build:lock_command",
-        "clean": "glit.cli.inspect:clean_command",
-    },
-    "Look at it": {
-        "view": "glit.cli.look:view_command",
-        "explain": "glit.cli.look:explain_command",
-        "query": "glit.cli.inspect:query_command",
-        "stats": "glit.cli.inspect:stats_command",
-        "audit": "glit.cli.audit:audit_command",
-        "verify": "glit.cli.inspect:verify_command",
-    },
-    "Change it": {
-        "pairs": "glit.cli.pairs:pairs_app",
-        "pair": "glit.cli.curate:pair_command",
-        "select": "glit.cli.curate:select_command",
-        "merge": "glit.cli.curate:merge_command",
-        "overlap": "glit.cli.curate:overlap_command",
-    },
-    "Share it": {
-        "import": "glit.cli.imports:import_command",
-        "export": "glit.cli.share:export_command",
-        "attach": "glit.cli.share:attach_command",
-        "push": "glit.cli.share:push_command",
-    },
-    "Learn from it": {
-        "train": "glit.cli.train:train_command",
-        "eval": "glit.cli.evaluate:eval_command",
-        "import-model": "glit.cli.imports:import_model_command",
-    },
-    "Try and research": {
-        "sample": "glit.cli.sample:sample_command",
-        "scenes": "glit.cli.scenes:scenes_command",
-        "bench": "glit.cli.bench:bench_app",
-        "interpolate": "glit.cli.train:interpolate_command",
-    },
-}
-"""The commands by what they are for, each with the place of its function."""
 app = typer.Typer(
     name="glit",
-    cls=lazy_group(PANELS),
+    cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     pretty_exceptions_enable=False,

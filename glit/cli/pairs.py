@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from glit.curate.certified import Outcome
     from glit.runtime.local_server import Site
 
-pairs_app = typer.Typer(add_completion=False, no_args_is_help=True)
+pairs_command = typer.Typer(add_completion=False, no_args_is_help=True)
 
 
-@pairs_app.callback()
+@pairs_command.callback()
 def _pairs() -> None:
-    """Judge pairs by eye; calibrate on the verdicts; certify and correct a dataset."""
+    """Judge and correct pairs by eye; certify a dataset; calibrate its rule."""
 
 
-@pairs_app.command("label")
+@pairs_command.command("label")
 @command
 def label_command(
     *,
@@ -93,7 +93,7 @@ def _serve(site: Site, port: int, *, what: str, after: str) -> None:
             console.print(after)
 
 
-@pairs_app.command("calibrate")
+@pairs_command.command("calibrate")
 @command_of(api.calibrate)
 def calibrate_command(
     *,
@@ -134,7 +134,7 @@ def calibrate_command(
     print(f"wrote {output}; use it: --set pair.calibration={output}")
 
 
-@pairs_app.command("judge")
+@pairs_command.command("judge")
 @command_of(api.judge)
 def judge_command(
     *,
@@ -169,7 +169,7 @@ def judge_command(
         print(f"{found.failed} questions got no usable answer; run it again to ask them again")
 
 
-@pairs_app.command("certify")
+@pairs_command.command("certify")
 @command_of(api.certify)
 def certify_command(
     *,
@@ -248,7 +248,7 @@ def _command(name: str, dataset: str, verdicts: Path, judged: Path | None = None
     return shlex.join(["glit", "pairs", name, dataset, "--verdicts", str(verdicts), *opinions])
 
 
-@pairs_app.command("correct")
+@pairs_command.command("correct")
 @command
 def correct_command(
     *,
@@ -289,7 +289,7 @@ def _login() -> str:
         raise UserError("--by: this machine does not know your name; give one") from error
 
 
-@pairs_app.command("apply")
+@pairs_command.command("apply")
 @command_of(api.apply_corrections)
 def apply_command(
     *, dataset: str, output: str, quiet: bool = False, as_json: bool = False, **given: Any

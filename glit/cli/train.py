@@ -92,7 +92,7 @@ def interpolate_command(
     alpha: Annotated[float, typer.Option(min=0, max=1)] = 0.5,
     quiet: bool = False,
 ) -> None:
-    """Interpolate the weights between a model and its fine-tuned version (WiSE-FT).
+    """Interpolate the weights of a model and its fine-tuned version (WiSE-FT).
 
     Args:
         start: the model that END was fine-tuned from.

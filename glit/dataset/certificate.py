@@ -171,7 +171,7 @@ def _read(dataset: Dataset, of: Kind) -> Iterator[tuple[np.ndarray, ...]]:
             raise InputError(f"{dataset.path}: its column groundings is somebody else's")
         ids = table.column("sample_id").to_pylist()
         prefix = np.array([int(each[:16], 16) for each in ids], np.uint64)
-        first, second, row, probability = _flat(of, table, len(ids))
+        first, second, row, probability = _flat(of, table)
         yield start + row, prefix[row], first, second, probability
         start += len(ids)
 
@@ -193,7 +193,7 @@ def _repairs(dataset: Dataset, judged: Judged | None) -> Iterator[tuple[np.ndarr
     found = [(number[i], i, s, r) for (i, (s, _)), r in judged.repairs.items() if i in number]
     tables = (dataset.table(["regions"], row_group=n) for n in range(len(dataset.places)))
     columns = [NestedColumn(table.column("regions")) for table in tables]
-    regions = np.concatenate([np.diff(column.start) for column in columns])
+    regions = np.concatenate([column.counts for column in columns])
     for row, _, sentence, region in found:
         if region >= regions[row]:
             raise InputError(f"sentence {sentence}: its sample has {regions[row]} regions")
@@ -206,41 +206,31 @@ def _repairs(dataset: Dataset, judged: Judged | None) -> Iterator[tuple[np.ndarr
     )
 
 
-def _flat(of: Kind, table: Any, rows: int) -> tuple[np.ndarray, ...]:
+def _flat(of: Kind, table: Any) -> tuple[np.ndarray, ...]:
     """The two numbers, the row and the probability of every item of a table."""
-
-    def rows_of(column: NestedColumn) -> np.ndarray:
-        return np.repeat(np.arange(rows), np.diff(column.start))
-
     if of == "phrases":
         found = NestedColumn(table.column("groundings"))
         score = np.clip(np.asarray(found["score"], np.float64), 0, 1)
-        return np.asarray(found["phrase"]), np.asarray(found["region"]), rows_of(found), score
+        return np.asarray(found["phrase"]), np.asarray(found["region"]), found.row, score
     if of == "boxes":
         found = NestedColumn(table.column("regions"))
-        row = rows_of(found)
+        row = found.row
         number = np.arange(len(row)) - found.start[:-1][row]
         named = np.array([bool(label) for label in found["label"]], bool)
         kept = named & ~np.isin(np.array(found["source"], dtype=object), GRID_SOURCES)
         score = np.clip(np.asarray(found["score"], np.float64), 0, 1)
         return number[kept], np.full(int(kept.sum()), -1), row[kept], score[kept]
     pairs = NestedColumn(table.column("pairs"))
-    row, sentence = rows_of(pairs), np.asarray(pairs["sentence"])
+    row, sentence = pairs.row, np.asarray(pairs["sentence"])
     if of == "pairs":
         kept = ~np.asarray(pairs["global_wins"], bool)
-        probability = _numbers(pairs, "probability", len(row))
+        probability = np.asarray(pairs["probability"], np.float64)
         return sentence[kept], np.asarray(pairs["region"])[kept], row[kept], probability[kept]
     sentences = NestedColumn(table.column("sentences"))
-    own = rows_of(sentences)
+    own = sentences.row
     support = np.full(len(own), np.nan)
-    support[sentences.start[:-1][row] + sentence] = _numbers(pairs, "support", len(row))
+    support[sentences.start[:-1][row] + sentence] = pairs["support"]
     return np.arange(len(own)) - sentences.start[:-1][own], np.full(len(own), -1), own, support
-
-
-def _numbers(column: NestedColumn, field: str, number: int) -> Float[np.ndarray, " n"]:
-    if not column.has(field):
-        return np.full(number, np.nan)
-    return np.asarray(column[field], np.float64)
 
 
 def _predicted(probability: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

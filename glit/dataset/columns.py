@@ -39,18 +39,33 @@ def _values(values: Any) -> list[Any]:
         ) from error
 
 
+def whole(column: pa.ChunkedArray) -> Any:
+    """A column as one array."""
+    merged: Any = column.combine_chunks()
+    return merged.chunk(0) if isinstance(merged, pa.ChunkedArray) else merged
+
+
 class NestedColumn:
     """A column of lists of structs."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
-        merged: Any = column.combine_chunks()
-        if isinstance(merged, pa.ChunkedArray):
-            merged = merged.chunk(0)
-        self.start: np.ndarray = merged.offsets.to_numpy()
+        merged = whole(column)
+        offsets = merged.offsets.to_numpy()
+        self.start: np.ndarray = offsets - offsets[0]
         """Row i's values are those from ``start[i]`` to ``start[i + 1]``."""
-        self._values = merged.values
+        self._values = merged.values.slice(offsets[0], self.start[-1])
         self._fields: dict[str, Any] = {}
         self._lists: dict[str, list[Any]] = {}
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """The number of values of every row."""
+        return np.diff(self.start)
+
+    @cached_property
+    def row(self) -> np.ndarray:
+        """The row that every value belongs to."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
 
     def __getitem__(self, field: str) -> Any:
         """All values of a field: a NumPy array, of texts a list."""
@@ -67,13 +82,9 @@ class NestedColumn:
             self._lists[field] = values if isinstance(values, list) else values.tolist()
         return self._lists[field]
 
-    def has(self, field: str) -> bool:
-        """Return whether the dataset's version has a field."""
-        return self._values.type.get_field_index(field) >= 0
-
     def optional(self, field: str, at: int) -> float | None:
-        """A number; None if it is null or the dataset's version lacks the field."""
-        value = float(self[field][at]) if self.has(field) else np.nan
+        """A number; None if it is null."""
+        value = float(self[field][at])
         return None if np.isnan(value) else value
 
     def span(self, row: int) -> range:

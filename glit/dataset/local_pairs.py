@@ -68,8 +68,7 @@ def local_pairs(group: RowGroup, row: int) -> tuple[LocalPair, ...]:
     wins, sentence_of, region_of, cosines = (
         pairs.as_list(name)[span] for name in ("global_wins", "sentence", "region", "similarity")
     )
-    known = pairs.has("probability")
-    probable = pairs.as_list("probability")[span] if known else [math.nan] * len(wins)
+    probable = pairs.as_list("probability")[span]
     first_sentence, first_region = int(sentences.start[row]), int(regions.start[row])
     text, in_window = sentences.as_list("text"), sentences.as_list("in_window")
     token_start, token_end = sentences.as_list("token_start"), sentences.as_list("token_end")

@@ -1,4 +1,4 @@
-"""Check the rows of a data file before use.
+"""Check the rows of a data file: the reader before use, ``glit verify`` all of them.
 
 Datasets come from strangers: a ``sample_id`` names files, indices and spans address arrays, boxes
 become crops. The checks are over whole columns of a row group, some milliseconds each.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from glit.data.schema import (
     hf_feature,
     is_readable,
 )
+from glit.dataset.columns import NestedColumn, whole
 from glit.errors import cut, first_line
 from glit.plain import as_plain
 from glit.rights.statements import C2PA, MINING, is_rights
@@ -44,44 +46,71 @@ MOST_BYTES = 1 << 30
 """
 _MOST_TOKENS = 1 << 20
 _SLACK = 1e-3
-"""A box may reach over the image's edge by this part of its longer side."""
+"""A box may reach over the image's edge by this part of its longer side, a cosine over 1."""
 _BOX = ("x0", "y0", "x1", "y1")
 _GROUNDED = {"phrases": pa.list_(PHRASE), "groundings": pa.list_(GROUNDING)}
 """Columns that a grounder adds; those of another type are not its own."""
 _MASKS = {"masks": pa.list_(MASK)}
 _BY_HAND = {"by_hand": pa.list_(BY_HAND)}
 _NULLABLE_FIELDS = frozenset({"mean_logprob", "min_logprob", "probability", "support"})
-_NULLABLE = frozenset({"image", "image_similarity", "phrase_similarity", "agreement"})
+_NULLABLE = frozenset({"image_similarity", "phrase_similarity", "agreement"})
 
 
-def row_faults(table: pa.Table) -> Iterator[tuple[int, str]]:
-    """Find unusable rows: their number in the table, and the fault.
+Faults = Iterator[tuple[int, str]]
+"""Numbers of rows in a table, each with what is wrong with the row."""
 
-    Only columns that are there are checked; of each fault the first row is named.
+
+def row_faults(table: pa.Table) -> Faults:
+    """Yield every fault of every unusable row, check by check; the reader stops at the first.
+
+    Only columns that are there are checked; of a row that lacks values, nothing else.
 
     Args:
         table: rows of a data file, of any of its columns.
     """
+    if fault := damage(table):
+        yield 0, fault
+        return
+    numbers = np.arange(len(table))
+    lacking = set()
+    for row, fault in nulls(table):
+        lacking.add(row)
+        yield row, fault
+    if lacking:
+        numbers = np.delete(numbers, sorted(lacking))
+        table = table.filter(pa.array(np.isin(np.arange(len(table)), numbers)))
+    for row, fault in _value_faults(table):
+        yield int(numbers[row]), fault
+
+
+def damage(table: pa.Table) -> str:
+    """Return what no value of a table can be read for; empty if there is nothing."""
     try:
         table.validate(full=True)
     except pa.ArrowInvalid as error:
-        yield 0, f"a text or a list is damaged ({str(error).splitlines()[0]})"
-        return
-    faults = list(nulls(table))
-    if not faults:
-        faults = [*_identity(table), *_sizes(table)]
-        nested = {
-            name: _Lists(table.column(name))
-            for name in ("sentences", "regions", "pairs", *_GROUNDED, *_MASKS, *_BY_HAND)
-            if name in table.column_names and _is_ours(name, table.schema.field(name).type)
-        }
-        faults += _spans(table, nested)
-        faults += _boxes(table, nested)
-        faults += [*_indices(nested), *_decided(nested)]
-        faults += [] if faults else _masks(table, nested)
-        faults += _numbers(nested)
-        faults += _similarities(table, nested)
-    yield from faults
+        return f"a text or a list is damaged ({str(error).splitlines()[0]})"
+    return ""
+
+
+def _value_faults(table: pa.Table) -> Faults:
+    nested = {
+        name: NestedColumn(table.column(name))
+        for name in ("sentences", "regions", "pairs", *_GROUNDED, *_MASKS, *_BY_HAND)
+        if name in table.column_names and _is_ours(name, table.schema.field(name).type)
+    }
+    bad = set()
+    for row, fault in chain(
+        _identity(table),
+        _sizes(table),
+        _spans(table, nested),
+        _boxes(table, nested),
+        _indices(nested),
+        _numbers(nested),
+        _similarities(table, nested),
+    ):
+        bad.add(row)
+        yield row, fault
+    yield from _masks(table, nested, bad)
 
 
 def file_faults(footer: pq.FileMetaData, name: str, manifest: Manifest) -> Iterator[str]:
@@ -147,88 +176,73 @@ def _metadata_faults(schema: pa.Schema, manifest: Manifest) -> Iterator[str]:
             yield f"the metadata {META_HUGGINGFACE.decode()} does not name the columns"
 
 
-class _Lists:
-    """A column of lists of structs as flat arrays."""
-
-    def __init__(self, column: pa.ChunkedArray) -> None:
-        whole: Any = _whole(column)
-        self.counts = np.diff(whole.offsets.to_numpy())
-        self.row = np.repeat(np.arange(len(self.counts)), self.counts)
-        """The row that every value belongs to."""
-        self._values = whole.flatten()
-
-    def __getitem__(self, field: str) -> np.ndarray:
-        return self._values.field(field).to_numpy(zero_copy_only=False)
-
-    def has(self, field: str) -> bool:
-        """Return whether the dataset is new enough for a field."""
-        return self._values.type.get_field_index(field) >= 0
-
-    def first(self, bad: np.ndarray, what: str) -> Iterator[tuple[int, str]]:
-        if bad.any():
-            yield int(self.row[np.argmax(bad)]), what
+def _rows(bad: np.ndarray, what: str) -> Faults:
+    return ((int(row), what) for row in np.flatnonzero(bad))
 
 
-def _whole(column: pa.ChunkedArray) -> Any:
-    merged: Any = column.combine_chunks()
-    return merged.chunk(0) if isinstance(merged, pa.ChunkedArray) else merged
+def _values(nested: dict[str, NestedColumn], name: str, bad: np.ndarray, what: str) -> Faults:
+    """Name the bad values of a column, and where in their rows they are."""
+    column = nested[name]
+    for at in np.flatnonzero(bad):
+        row = int(column.row[at])
+        yield row, f"{what} ({name}[{at - column.start[row]}])"
 
 
-def _first(bad: np.ndarray, what: str) -> Iterator[tuple[int, str]]:
-    if bad.any():
-        yield int(np.argmax(bad)), what
-
-
-def nulls(table: pa.Table) -> Iterator[tuple[int, str]]:
+def nulls(table: pa.Table) -> Faults:
     """Find missing values: the number of their row in the table, and which is missing."""
     for name in table.column_names:
         if name in _NULLABLE:
             continue
-        column = _whole(table.column(name))
+        column = whole(table.column(name))
         if column.null_count:
-            yield int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))), f"{name} is null"
+            yield from _rows(_is_null(column), f"{name} is null")
         elif name == "rights" and is_rights(column.type):
             yield from _rights(column)
-        elif pa.types.is_struct(column.type):
+        elif pa.types.is_struct(column.type) and name != "image":  # its bytes, or its path
             yield from _null_fields(name, column, np.arange(len(column)))
         elif pa.types.is_list(column.type):
             rows = np.repeat(np.arange(len(column)), np.diff(column.offsets.to_numpy()))
             yield from _null_fields(name, column.flatten(), rows)
 
 
-def _null_fields(name: str, values: Any, rows: np.ndarray) -> Iterator[tuple[int, str]]:
+def _is_null(values: Any) -> np.ndarray:
+    return values.is_null().to_numpy(zero_copy_only=False).astype(bool)
+
+
+def _null_fields(name: str, values: Any, rows: np.ndarray) -> Faults:
     kind = values.type
     fields = [(name, values)]
     if pa.types.is_struct(kind):
         named = [field.name for field in kind if field.name not in _NULLABLE_FIELDS]
         fields += [(f"{name}.{field}", values.field(field)) for field in named]
-    for where, found in fields:
-        if found.null_count:
-            bad = found.is_null().to_numpy(zero_copy_only=False)
-            yield int(rows[np.argmax(bad)]), f"{where} holds a null"
+    for where, column in fields:
+        if column.null_count:
+            for row in np.unique(rows[_is_null(column)]):
+                yield int(row), f"{where} holds a null"
 
 
-def _rights(column: Any) -> Iterator[tuple[int, str]]:
+def _rights(column: Any) -> Faults:
     """Fields of which a picture says nothing are null; some have few values."""
     for name, known in (("mining", (*MINING, None)), ("c2pa", C2PA)):
         if column.type.get_field_index(name) >= 0:
             values = column.field(name)
             odd = _COMPUTE.invert(_COMPUTE.is_in(values, value_set=pa.array(known)))
-            yield from _first(odd.to_numpy(zero_copy_only=False), f"its rights.{name} is unknown")
+            yield from _rows(odd.to_numpy(zero_copy_only=False), f"its rights.{name} is unknown")
 
 
-def _identity(table: pa.Table) -> Iterator[tuple[int, str]]:
+def _identity(table: pa.Table) -> Faults:
     if "sample_id" in table.column_names:
         is_hash = _COMPUTE.match_substring_regex(table.column("sample_id"), r"\A[0-9a-f]{64}\z")
-        bad = ~_whole(is_hash).to_numpy(zero_copy_only=False).astype(bool)
-        yield from _first(bad, "its sample_id is not a SHA-256 in 64 hex digits")
+        bad = ~whole(is_hash).to_numpy(zero_copy_only=False).astype(bool)
+        yield from _rows(bad, "its sample_id is not a SHA-256 in 64 hex digits")
 
 
-def _sizes(table: pa.Table) -> Iterator[tuple[int, str]]:
+def _sizes(table: pa.Table) -> Faults:
     for name in ("width", "height"):
         if name in table.column_names:
-            values = _whole(table.column(name)).to_numpy()
-            yield from _first(values < 1, f"its {name} is not positive")
+            yield from _rows(
+                whole(table.column(name)).to_numpy() < 1, f"its {name} is not positive"
+            )
 
 
 def _is_ours(name: str, kind: pa.DataType) -> bool:
@@ -240,130 +254,133 @@ def is_grounded_schema(schema: pa.Schema) -> bool:
     return all(n in schema.names and _is_ours(n, schema.field(n).type) for n in _GROUNDED)
 
 
-def _spans(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
-    for name, each in (("sentences", "sentence"), ("phrases", "phrase")):
-        if name in nested:
-            yield from _spans_of(table, nested[name], each)
+def _spans(table: pa.Table, nested: dict[str, NestedColumn]) -> Faults:
     if "sentences" in nested:
-        yield from _infinite(nested["sentences"], ("mean_logprob", "min_logprob"))
+        column = nested["sentences"]
+        yield from _rows(column.counts == 0, "it has no sentence, at least one is due")
+        yield from _spans_of(table, nested, "sentences", least=1)
+        follows = np.diff(column.row, prepend=-1) == 0
+        bad = follows & (column["char_start"] < np.roll(column["char_end"], 1))
+        yield from _values(nested, "sentences", bad, "a sentence overlaps the one before")
+        yield from _infinite(nested, "sentences", ("mean_logprob", "min_logprob"))
+    if "phrases" in nested:
+        yield from _spans_of(table, nested, "phrases", least=0)
 
 
-def _spans_of(table: pa.Table, found: _Lists, each: str) -> Iterator[tuple[int, str]]:
-    start, end = found["token_start"], found["token_end"]
-    yield from found.first(
-        (start < 0) | (start > end) | (end > _MOST_TOKENS), "a token span is impossible"
-    )
-    start, end = found["char_start"], found["char_end"]
+def _spans_of(table: pa.Table, nested: dict[str, NestedColumn], name: str, *, least: int) -> Faults:
+    """Check the spans of sentences or phrases.
+
+    Args:
+        table: its captions, if they are there.
+        nested: see :func:`_value_faults`.
+        name: of the column.
+        least: tokens of a span, and before the first one.
+    """
+    column = nested[name]
+    start, end = column["token_start"], column["token_end"]
+    bad = (start < least) | (end.astype(np.int64) - start < least) | (end > _MOST_TOKENS)
+    yield from _values(nested, name, bad, "a token span is empty or impossible")
+    start, end = column["char_start"], column["char_end"]
     bad = (start < 0) | (start > end)
     if "caption" in table.column_names:
-        length = _whole(_COMPUTE.utf8_length(table.column("caption"))).to_numpy()
-        bad |= end > length[found.row]
-    yield from found.first(bad, f"a {each}'s character span leaves the caption")
+        length = whole(_COMPUTE.utf8_length(table.column("caption"))).to_numpy()
+        bad |= end > length[column.row]
+    yield from _values(nested, name, bad, f"a {name[:-1]}'s character span leaves the caption")
 
 
-def _boxes(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
+def _boxes(table: pa.Table, nested: dict[str, NestedColumn]) -> Faults:
     if "regions" not in nested:
         return
-    found = nested["regions"]
-    x0, y0, x1, y1 = (found[name] for name in _BOX)
+    column = nested["regions"]
+    x0, y0, x1, y1 = (column[name] for name in _BOX)
     bad = ~(np.isfinite(x0 + y0 + x1 + y1) & (x0 < x1) & (y0 < y1) & (x0 >= 0) & (y0 >= 0))
     if {"width", "height"} <= set(table.column_names):
-        width, height = (_whole(table.column(name)).to_numpy() for name in ("width", "height"))
+        width, height = (whole(table.column(name)).to_numpy() for name in ("width", "height"))
         slack = _SLACK * np.maximum(width, height)
-        bad |= (x1 > (width + slack)[found.row]) | (y1 > (height + slack)[found.row])
-    yield from found.first(bad, "a region's box is empty or leaves the image")
-    yield from found.first(~np.isfinite(found["score"]), "a region's score is not finite")
+        bad |= (x1 > (width + slack)[column.row]) | (y1 > (height + slack)[column.row])
+    yield from _values(nested, "regions", bad, "a region's box is empty or leaves the image")
+    bad = ~np.isfinite(column["score"])
+    yield from _values(nested, "regions", bad, "a region's score is not finite")
 
 
-def _masks(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
-    """Yield the first mask with a fault; the rows are known to have their regions inside the
-    image."""
+def _masks(table: pa.Table, nested: dict[str, NestedColumn], bad: Collection[int]) -> Faults:
+    """Yield the masks with a fault of rows that have none yet: their regions are in the image."""
     if not (
         {"masks", "regions"} <= nested.keys() and {"width", "height"} <= set(table.schema.names)
     ):
         return
     masks, regions = nested["masks"], nested["regions"]
-    first = np.concatenate([[0], np.cumsum(regions.counts)])
     boxes = np.stack([regions[name] for name in _BOX], axis=1)
     width, height = (table.column(name).to_pylist() for name in ("width", "height"))
     for row, region, counts in zip(masks.row, masks["region"], masks["counts"], strict=True):
-        box = tuple(boxes[first[row] + region].tolist())
+        if row in bad:
+            continue
+        box = tuple(boxes[regions.start[row] + region].tolist())
         try:
             checked_mask(counts, box, height=height[row], width=width[row])
         except ValueError as error:
             yield int(row), f"region {region} has {error}"
-            return
 
 
 _POINTERS = {
-    "pairs": ("sentence", "region"),
-    "phrases": ("sentence",),
-    "groundings": ("phrase", "region"),
-    "masks": ("region",),
+    "pairs": {"sentence": 0, "region": 0},
+    "phrases": {"sentence": 0},
+    "groundings": {"phrase": 0, "region": 0},
+    "masks": {"region": 0},
+    "by_hand": {"sentence": 0, "region": -1},
 }
-"""By column, its fields that are places in the column of that name's plural."""
+"""By column, its fields that are places in the column of that name's plural, each with its least
+value; -1 is no region."""
 
 
-def _indices(nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
+def _indices(nested: dict[str, NestedColumn]) -> Faults:
     for name, fields in _POINTERS.items():
-        for field in fields if name in nested else ():
+        for field, least in fields.items() if name in nested else ():
             index, column = nested[name][field], nested.get(f"{field}s")
-            bad = index < 0
+            bad = index < least
             if column is not None:
                 bad |= index >= column.counts[nested[name].row]
-            what = f"a {name[:-1]} names a {field} that the sample does not have"
-            yield from nested[name].first(bad, what)
+            noun = "by_hand" if name == "by_hand" else f"a {name[:-1]}"
+            what = f"{noun} names a {field} that the sample does not have"
+            yield from _values(nested, name, bad, what)
 
 
-def _decided(nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
-    """Pairs that a person decided; their region -1 is none."""
-    if "by_hand" not in nested:
-        return
-    found = nested["by_hand"]
-    for field, first in (("sentence", 0), ("region", -1)):
-        bad, column = found[field] < first, nested.get(f"{field}s")
-        if column is not None:
-            bad |= found[field] >= column.counts[found.row]
-        yield from found.first(bad, f"by_hand names a {field} that the sample does not have")
-
-
-def _numbers(nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
+def _numbers(nested: dict[str, NestedColumn]) -> Faults:
     if "groundings" in nested:
-        found = nested["groundings"]
-        yield from found.first(~np.isfinite(found["score"]), "a grounding's score is not finite")
-    if "pairs" not in nested:
-        return
-    pairs = nested["pairs"]
-    yield from pairs.first(~np.isfinite(pairs["similarity"]), "a pair's similarity is not finite")
-    yield from _infinite(pairs, ("probability", "support"))
+        bad = ~np.isfinite(nested["groundings"]["score"])
+        yield from _values(nested, "groundings", bad, "a grounding's score is not finite")
+    if "pairs" in nested:
+        bad = ~np.isfinite(nested["pairs"]["similarity"])
+        yield from _values(nested, "pairs", bad, "a pair's similarity is not finite")
+        yield from _infinite(nested, "pairs", ("probability", "support"))
 
 
-def _infinite(found: _Lists, later: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """Yield the first row with an infinite value of each field; fields may be missing or null,
-    which is read as NaN."""
-    for field in later:
-        if found.has(field):
-            yield from found.first(np.isinf(found[field]), f"a {field} is infinite")
+def _infinite(nested: dict[str, NestedColumn], name: str, fields: tuple[str, ...]) -> Faults:
+    """Yield infinite values of fields; a null is read as NaN."""
+    for field in fields:
+        yield from _values(nested, name, np.isinf(nested[name][field]), f"a {field} is infinite")
 
 
-def _similarities(table: pa.Table, nested: dict[str, _Lists]) -> Iterator[tuple[int, str]]:
+def _similarities(table: pa.Table, nested: dict[str, NestedColumn]) -> Faults:
     if not {"sentences", "regions"} <= nested.keys():
         return
     sentences, regions = nested["sentences"].counts, nested["regions"].counts
     wanted = {
         "similarity": sentences * regions,
-        "image_similarity": sentences,
+        "image_similarity": np.where(regions > 0, sentences, 0),
         "phrase_similarity": sentences * regions,
         "agreement": sentences * regions,
     }
-    for name in wanted.keys() & set(table.column_names):
-        column = _whole(table.column(name))
-        there = ~column.is_null().to_numpy(zero_copy_only=False).astype(bool)
+    for name in [name for name in wanted if name in table.column_names]:
+        column = whole(table.column(name))
+        there = ~_is_null(column)
         due = {"similarity": True, "image_similarity": regions > 0}.get(name, False)
-        yield from _first(~there & due, f"its {name} is null")
+        yield from _rows(~there & due, f"its {name} is null")
         number = np.diff(column.offsets.to_numpy())
-        yield from _first(there & (number != wanted[name]), f"its {name} has another shape")
+        for row in np.flatnonzero(there & (number != wanted[name])):
+            of = f"{sentences[row]} sentences and {regions[row]} regions"
+            yield int(row), f"its {name} has {number[row]} values, not {wanted[name][row]} for {of}"
         values = column.flatten().to_numpy(zero_copy_only=False)
         rows = np.repeat(np.arange(len(column)), np.where(there, number, 0))
-        if len(bad := ~np.isfinite(values)) and bad.any():
-            yield int(rows[np.argmax(bad)]), f"its {name} holds values that are not finite"
+        bad = np.unique(rows[~(np.abs(values) <= 1 + _SLACK)])
+        yield from ((int(row), f"its {name} holds values that are no cosines") for row in bad)

@@ -154,13 +154,12 @@ class CaptionTally:
         self.images += len(table)
         sentences, pairs = (NestedColumn(table.column(name)) for name in ("sentences", "pairs"))
         self.words.update(_num_words(table.column("caption")))
-        self.sentences.update(np.diff(sentences.start).tolist())
+        self.sentences.update(sentences.counts.tolist())
         if tokenizer is None:
             self.tokens.update(_num_tokens(sentences))
         else:
             self.tokens.update(map(len, tokenizer.encode(table.column("caption").to_pylist())))
-        regions = NestedColumn(table.column("regions")).start
-        self.regions += int(regions[-1] - regions[0])
+        self.regions += len(NestedColumn(table.column("regions")).row)
         self._pairs(pairs, _unscored(table))
         if "rights" in table.column_names:
             self.rights = merged(self.rights, count_rights(table.column("rights")))
@@ -172,10 +171,9 @@ class CaptionTally:
     def _pairs(self, pairs: NestedColumn, unscored: np.ndarray) -> None:
         """Count pairs and sum their similarities. A pair that no matcher scored is stored with a
         similarity of 0, which is left out."""
-        here = slice(int(pairs.start[0]), int(pairs.start[-1]))
-        local = ~np.asarray(pairs["global_wins"], bool)[here]
+        local = ~np.asarray(pairs["global_wins"], bool)
         known = local & ~np.isin(_keys(pairs), unscored)
-        similarity = float(np.asarray(pairs["similarity"], np.float64)[here][known].sum())
+        similarity = float(np.asarray(pairs["similarity"], np.float64)[known].sum())
         if not math.isfinite(similarity):
             raise ValueError("a pair's similarity is not finite")
         self.pairs += int(local.sum())
@@ -337,8 +335,7 @@ def _num_tokens(sentences: NestedColumn) -> list[int]:
 
 def _keys(column: NestedColumn) -> np.ndarray:
     """Return the row and the sentence of every value as one number."""
-    rows = np.repeat(np.arange(len(column.start) - 1, dtype=np.int64), np.diff(column.start))
-    return rows << 32 | np.asarray(column["sentence"])[column.start[0] : column.start[-1]]
+    return column.row << 32 | np.asarray(column["sentence"])
 
 
 def _unscored(table: pa.Table) -> np.ndarray:
@@ -346,8 +343,7 @@ def _unscored(table: pa.Table) -> np.ndarray:
     if "by_hand" not in table.column_names:
         return np.empty(0, np.int64)
     decided = NestedColumn(table.column("by_hand"))
-    here = slice(int(decided.start[0]), int(decided.start[-1]))
-    return _keys(decided)[~np.asarray(decided["scored"], bool)[here]]
+    return _keys(decided)[~np.asarray(decided["scored"], bool)]
 
 
 def lines(found: Statistics) -> list[tuple[str, str]]:

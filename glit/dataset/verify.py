@@ -5,31 +5,33 @@ Rows are read as plain values: the reader refuses what is to be reported here.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from glit.data import rows
 from glit.data.bounded_parquet import BoundedParquet
+from glit.data.captions import has_words, is_kind
 from glit.data.data_files import series_of_file
 from glit.data.schema import (
     ATTACHED,
+    CAPTION,
+    CAPTIONS,
     DROPS_SCHEMA,
     DUPLICATES_SCHEMA,
     WITH_DISTANCE,
 )
 from glit.dataset.by_hand import by_hand_of, with_by_hand
 from glit.dataset.certificate import faults
-from glit.dataset.duplicate_samples import Repeats
 from glit.dataset.local_pairs import count_without_pair
 from glit.dataset.manifest import (
     Manifest,
@@ -40,8 +42,7 @@ from glit.dataset.manifest import (
 )
 from glit.dataset.reader import Dataset
 from glit.dataset.recorded_rules import pairings_of
-from glit.dataset.row_checks import column_faults, file_faults, row_faults
-from glit.dataset.text_checks import breaches_alone, caption_breaches, sentence_breaches
+from glit.dataset.row_checks import column_faults, damage, file_faults, nulls, row_faults
 from glit.errors import (
     DatasetError,
     GlitError,
@@ -57,16 +58,26 @@ from glit.recipes.plugins import missing
 from glit.rules.pairing import Pairing
 from glit.runtime.progress import StageProgress, null_progress
 from glit.stages import all_reasons
+from glit.storage.duckdb_temp import spilling
 from glit.storage.store import Store
 
 _MAX_FILE_BYTES = 500 << 20
 _MAX_GROUP_BYTES = 100 << 20
-_SIMILARITY_SLACK = 1e-3
 _IMPOSSIBLE = (
     OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError,
     RuntimeError, pa.ArrowException,
 )  # fmt: skip
 """Errors that checking impossible values raises."""
+_SEEN = "CREATE TABLE seen (file VARCHAR, sample_id VARCHAR, source_path VARCHAR)"
+_REPEATED = """
+    WITH ranked AS (
+        SELECT *, rowid AS number, row_number() OVER same AS place,
+            first_value(source_path) OVER same AS first
+        FROM seen WHERE sample_id IS NOT NULL
+        WINDOW same AS (PARTITION BY sample_id ORDER BY rowid)
+    )
+    SELECT file, source_path, first FROM ranked WHERE place > 1 ORDER BY number
+"""
 
 
 def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
@@ -97,13 +108,23 @@ def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
         yield str(error)
         return
     told.begin("rows", total=manifest.counts.shipped, done=0, drops=False)
-    with contextlib.closing(Repeats()) as repeats:
+    with tempfile.TemporaryDirectory() as folder, spilling(folder) as connection:
+        connection.execute(_SEEN)
         for name in manifest.data_files:
             if dataset.exists(name):
+                samples: list[pa.Table] = []
                 with dataset.local_copy(name) as path:
-                    found = _check_data_file(name, path, manifest, pairings, repeats, told)
+                    found = _check_data_file(name, path, manifest, pairings, samples, told)
                     yield from _as_far_as_it_goes(name, found)
-        for name, path, first in repeats.found():
+                if samples:
+                    connection.register("samples", pa.concat_tables(samples))
+                    connection.execute(
+                        "INSERT INTO seen SELECT ?, * FROM samples",
+                        [name],
+                    )
+        repeated = connection.execute(_REPEATED)
+        while row := repeated.fetchone():
+            name, path, first = row
             yield f"{name}: {path}: the same sample as {first}"
     if manifest.certificates:
         yield from _as_far_as_it_goes("manifest.json", _check_certificates(output))
@@ -221,9 +242,10 @@ def _check_data_file(
     path: Path,
     manifest: Manifest,
     pairings: list[Pairing] | None,
-    repeats: Repeats,
+    samples: list[pa.Table],
     told: StageProgress,
 ) -> Iterator[str]:
+    """Yield the faults of a data file, and add the names of its samples to ``samples``."""
     try:
         file = BoundedParquet(path)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -240,52 +262,70 @@ def _check_data_file(
         if size > _MAX_GROUP_BYTES and file.metadata.row_group(index).num_rows > 1:
             yield f"{name}: row group {index} has {size} bytes, groups stay under 100 MB"
         table = file.read_row_group(index)
-        breaches = list(_check_table(name, table, manifest, pairings, repeats))
-        yield from breaches or (f"{name}: row {row}: {fault}" for row, fault in row_faults(table))
+        if fault := damage(table):
+            yield f"{name}: row group {index}: {fault}"
+        else:
+            samples.append(table.select(["sample_id", "source_path"]))
+            yield from _check_table(name, table, manifest, pairings)
         told.advance(file.metadata.row_group(index).num_rows)
 
 
 def _check_table(
-    name: str,
-    table: pa.Table,
-    manifest: Manifest,
-    pairings: list[Pairing] | None,
-    repeats: Repeats,
+    name: str, table: pa.Table, manifest: Manifest, pairings: list[Pairing] | None
 ) -> Iterator[str]:
-    """Breaches of a row group's rows; of values that no rule can work with, their fault alone."""
+    """Breaches of a row group's rows, row by row: what the reader refuses, and what only the
+    pixels, the texts and the rule show."""
+    faults = list(row_faults(table))
+    lacking = {row for row, _ in nulls(table)}
+    paths = table.column("source_path").to_pylist()
     try:
-        found = table.to_pylist()
-        repeats.add(name, [(row["sample_id"], row["source_path"]) for row in found])
-        yield from _check_rows(name, found, manifest, pairings)
+        rows = [row for row in range(len(table)) if row not in lacking]
+        is_whole = pa.array((row not in lacking for row in range(len(table))), pa.bool_())
+        values = table.filter(is_whole).to_pylist()
+        bad = {row for row, _ in faults}
+        found = _check_rows(values, manifest, pairings, [row not in bad for row in rows])
+        faults += [(rows[at], fault) for at, fault in found]
     except _IMPOSSIBLE as error:
-        said = _line(error)
-        faults = [f"{name}: row {row}: {fault}" for row, fault in row_faults(table)]
-        yield from faults or [f"{name}: its rows cannot be checked ({said})"]
+        yield f"{name}: its rows cannot be checked ({_line(error)})"
+    for row, fault in sorted(faults, key=itemgetter(0)):
+        yield f"{name}: {paths[row] or f'row {row}'}: {fault}"
 
 
 def _check_rows(
-    name: str,
     found: list[dict[str, Any]],
     manifest: Manifest,
     pairings: list[Pairing] | None,
-) -> Iterator[str]:
+    are_good: list[bool],
+) -> Iterator[tuple[int, str]]:
+    """Yield faults that the reader does not look for, each with the number of its row.
+
+    Args:
+        found: rows without missing values.
+        manifest: of the dataset.
+        pairings: those that the manifest names; pairs must be what one makes of the scores. None
+            where their rule is not here, so that pairs are not checked.
+        are_good: whether the rows are without a fault so far, else a rule can do nothing with them.
+    """
     own_bytes = not manifest.recipe.table("pack").get("max_side")  # else encoded anew
     limit = _max_pixels(manifest)
     with ThreadPoolExecutor(2) as pool:
         sizes = list(pool.map(partial(_image_size, max_pixels=limit), found))
-    for row, size in zip(found, sizes, strict=True):
-        where = f"{name}: {row['source_path']}"
+    for number, (row, size) in enumerate(zip(found, sizes, strict=True)):
         if isinstance(size, str):
-            yield f"{where}: {size}"
+            yield number, size
         elif (own_bytes or ATTACHED[0] in row) and not _is_own(row):
-            yield f"{where}: its image is not the one its sample_id names"
+            yield number, "its image is not the one its sample_id names"
         elif size is not None and size != (row["width"], row["height"]):
-            yield f"{where}: {size} pixels, the row says {(row['width'], row['height'])}"
-        if not row["regions"] and may_lack_regions(manifest):
-            breaches = breaches_alone(row, manifest.tokenizer.context)
-        else:
-            breaches = row_breaches(row, manifest.tokenizer.context, pairings)
-        yield from (f"{where}: {breach}" for breach in breaches)
+            yield number, f"{size} pixels, the row says {(row['width'], row['height'])}"
+        for fault in text_faults(row, manifest.tokenizer.context):
+            yield number, fault
+        if not row["regions"] and not may_lack_regions(manifest):
+            yield number, "it has no region, at least one is due"
+        if row["regions"] and pairings == []:
+            yield number, f"{len(row['regions'])} regions in a dataset of captions alone"
+        elif are_good[number] and row["regions"] and pairings:
+            for fault in _pair_breaches(row, pairings):
+                yield number, fault
 
 
 def _is_own(row: dict[str, Any]) -> bool:
@@ -317,58 +357,32 @@ def _image_size(row: dict[str, Any], *, max_pixels: int) -> tuple[int, int] | st
     return pixels.shape[1], pixels.shape[0]
 
 
-def row_breaches(
-    row: dict[str, Any], context: int, pairings: list[Pairing] | None
-) -> Iterator[str]:
-    """Yield the faults in the text, the boxes and the pairs of one row.
+def text_faults(row: dict[str, Any], context: int) -> Iterator[str]:
+    """Yield the faults of a row's sentences, and of its captions of several kinds.
 
     Args:
         row: of a data file, as plain values.
         context: text window, tokens.
-        pairings: those that the manifest names; pairs must be what one makes of the scores. None
-            where their rule is not here, so that pairs are not checked.
     """
-    sentences, regions = row["sentences"], row["regions"]
-    if pairings == []:
-        yield f"{len(regions)} regions in a dataset of captions alone"
-        return
-    if not (sentences and regions):
-        yield f"{len(sentences)} sentences and {len(regions)} regions, at least one of each is due"
-        return
-    yield from sentence_breaches(row["caption"], sentences, context)
-    yield from caption_breaches(row)
-    width, height = row["width"], row["height"]
-    slack = 1e-3 * max(width, height)
-    boxes_are_good = True
-    for index, r in enumerate(regions):
-        inside = r["x0"] >= 0 and r["y0"] >= 0 and r["x1"] <= width + slack
-        if not (inside and r["y1"] <= height + slack and r["x0"] < r["x1"] and r["y0"] < r["y1"]):
-            box = (r["x0"], r["y0"], r["x1"], r["y1"])
-            yield f"region {index}: box {box} is empty or leaves the {width}x{height} image"
-            boxes_are_good = False
-    of_scores = list(_score_breaches(row))
-    yield from of_scores
-    if boxes_are_good and not of_scores and pairings:
-        yield from _pair_breaches(row, pairings)
-
-
-def _score_breaches(row: dict[str, Any]) -> Iterator[str]:
-    sentences, regions = len(row["sentences"]), len(row["regions"])
-    wanted = {
-        "similarity": sentences * regions,
-        "image_similarity": sentences,
-        "phrase_similarity": sentences * regions,
-        "agreement": sentences * regions,
-    }
-    for name, number in wanted.items():
-        if name not in row or (name in ("phrase_similarity", "agreement") and row[name] is None):
-            continue
-        values = np.array(row[name], dtype=np.float32)
-        if len(values) != number:
-            of = f"{sentences} sentences and {regions} regions"
-            yield f"{name} has {len(values)} values, not {number} for {of}"
-        elif not np.isfinite(values).all() or np.abs(values).max() > 1 + _SIMILARITY_SLACK:
-            yield f"{name} holds values that are no cosines"
+    for index, s in enumerate(row["sentences"]):
+        if row["caption"][s["char_start"] : s["char_end"]] != s["text"]:
+            yield f"sentence {index}: its character span does not give its text"
+        if s["in_window"] != (s["token_end"] <= context - 1):
+            yield f"sentence {index}: in_window is wrong"
+    captions = row.get(CAPTIONS[0]) or []
+    if not all(isinstance(each, dict) and [*each] == CAPTION.names for each in captions):
+        return  # the column is of somebody's own stage
+    for each in captions:
+        if not is_kind(each["kind"]):
+            yield f"captions: {each['kind']!r} is no kind"
+        if not has_words(each["text"]):
+            yield f"captions: the one of the kind {each['kind']!r} has no words"
+    seen = Counter((each["kind"], each["source"]) for each in captions)
+    for (kind, source), number in seen.items():
+        if number > 1:
+            yield f"captions: {number} of the kind {kind!r} and the source {source!r}"
+    if captions and row["caption"] not in [each["text"] for each in captions]:
+        yield "captions: its caption is not among them"
 
 
 def _pair_breaches(row: dict[str, Any], pairings: list[Pairing]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import psutil
 
 from glit.doctor.finding import Finding
-from glit.installation import described
+from glit.installation import DISTRIBUTION, is_checkout
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import size
 from glit.version import __version__
@@ -24,7 +24,8 @@ _ANSWER_S = 20
 def machine() -> Iterator[Finding]:
     """Describe this machine as glit sees it."""
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    yield Finding(about="glit", state="ok", found=f"{__version__} ({described()}), {system}")
+    origin = f"{DISTRIBUTION} from a checkout" if is_checkout() else DISTRIBUTION
+    yield Finding(about="glit", state="ok", found=f"{__version__} ({origin}), {system}")
     memory = psutil.virtual_memory()
     free = f"{size(memory.available)} of {size(memory.total)} memory free"
     little = memory.available < _LITTLE_BYTES

@@ -8,7 +8,7 @@ from importlib import metadata
 
 from glit.doctor.finding import Finding
 from glit.errors import MissingExtraError
-from glit.installation import other_program, requirements
+from glit.installation import DISTRIBUTION
 from glit.recipes.extras import MODULES, missing_packages, require_all
 from glit.recipes.resources import tested_versions
 from glit.stages import flow
@@ -16,9 +16,7 @@ from glit.stages.plan import Recipe
 
 
 def packages(recipe: Recipe) -> Iterator[Finding]:
-    """Report a clash of names, other than the tested versions, and the extras."""
-    if clash := other_program():
-        yield Finding(about="installation", state="fails", found=clash)
+    """Report other than the tested versions, and the extras."""
     other, same = [], 0
     for name, tested in sorted(tested_versions().items()):
         installed = _installed(name)
@@ -51,8 +49,9 @@ def packages(recipe: Recipe) -> Iterator[Finding]:
 
 def _direct() -> set[str]:
     """The packages that glit itself asks for, without those that they bring along."""
-    wanted = requirements()
-    if not wanted:  # a checkout on the path
+    try:
+        wanted = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:  # a checkout on the path
         return {"duckdb", "numpy", "pillow", "pyarrow", "ray", "torch", "transformers", "vllm"}
     return {_plain(re.split(r"[\s;<>=!~\[]", line, maxsplit=1)[0]) for line in wanted}
 

@@ -32,7 +32,7 @@ def test_the_help_names_every_task_and_format() -> None:
     of_tasks = {name: task.formats for name, task in TASKS.items() if task.formats}
     known = {"glit", *measured(), *of_tasks, *(f for some in of_tasks.values() for f in some)}
     assert set(re.findall(r"[\w-]+", option.help)) == known
-    lines = command.loaded.help.partition("\b\n")[2].splitlines()
+    lines = command.help.partition("\b\n")[2].splitlines()
     assert [line.split(maxsplit=1) for line in lines] == [[n, t.about] for n, t in TASKS.items()]
 
 

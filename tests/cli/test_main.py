@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import Any
 
 import pytest
-import typer
 
 import glit
-from glit.cli.main import app
+from glit.cli.commands import PANELS
 from glit.installation import install_command
 
 ADDRESS = "s3://bucket/x"
@@ -88,16 +86,24 @@ def test_the_version(run_glit):
 
 
 def test_the_help_names_every_command_with_a_line(run_glit):
-    group: Any = typer.main.get_command(app)
     shown = run_glit("--help").output
-    listed = {name: each for name, each in group.commands.items() if not each.hidden}
-    for name, command in listed.items():
-        assert f" {name} " in shown and command.help, name
+    for panel, commands in PANELS.items():
+        _, found, below = shown.partition(f"─ {panel} ─")
+        for name, (_, line) in commands.items():
+            words = " ".join(below.partition("╰─")[0].replace("│", " ").split())
+            assert found and f"{name} {line}" in words
 
 
 def test_a_command_that_does_not_exist(run_glit):
     done = run_glit("biuld")
-    assert done.code == 2 and "No such command 'biuld'" in done.errors
+    assert done.code == 2 and "No such command 'biuld'. Did you mean 'build'?" in done.errors
+
+
+def test_a_pattern_without_quotes_is_named_as_the_cause_of_too_many_words(run_glit, tmp_path):
+    done = run_glit("build", tmp_path, "b 1", "c", "d", "e", "-o", "out", "-r", "mini")
+    message = " ".join(done.errors.replace("│", " ").split())
+    assert "4 words too many: b 1 c d …; a pattern such as 'photos/*.jpg' goes in" in message
+    assert done.code == 2
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from glit.cli.main import app
 def commands_below(group: Any, words: str) -> dict[str, Any]:
     found = {}
     for name, each in group.commands.items():
-        each = getattr(each, "loaded", each)
         below = hasattr(each, "commands")
         found |= commands_below(each, f"{words}{name} ") if below else {f"{words}{name}": each}
     return found

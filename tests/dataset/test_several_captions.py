@@ -15,8 +15,7 @@ from changed import rewrite
 import glit
 from glit.corrections.journal import Journal, State
 from glit.dataset.reader import Dataset
-from glit.dataset.text_checks import caption_breaches
-from glit.dataset.verify import verify
+from glit.dataset.verify import text_faults, verify
 from glit.exporters import export
 from glit.scenes import write_scenes
 from glit.view.explain import as_text, explain
@@ -68,14 +67,15 @@ def test_breaches(captions, said):
     values = [("long", "A long one.", "provided"), *captions]
     row = {
         "caption": "A long one.",
+        "sentences": [],
         "captions": [dict(zip(("kind", "text", "source"), each, strict=True)) for each in values],
     }
-    assert list(caption_breaches(row)) == ([f"captions: {said}"] if said else [])
-    assert list(caption_breaches({**row, "caption": "Another."}))[-1] == (
+    assert list(text_faults(row, 248)) == ([f"captions: {said}"] if said else [])
+    assert list(text_faults({**row, "caption": "Another."}, 248))[-1] == (
         "captions: its caption is not among them"
     )
-    assert list(caption_breaches({"caption": "A.", "captions": []})) == []
-    assert list(caption_breaches({"caption": "A.", "captions": [1]})) == []
+    for others in ([], [1]):
+        assert list(text_faults({"caption": "A.", "sentences": [], "captions": others}, 248)) == []
 
 
 def test_verify_finds_a_breach(several, tmp_path):

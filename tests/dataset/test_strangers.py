@@ -14,7 +14,14 @@ from changed import edit_manifest, first_file, rewrite
 
 import glit
 import glit.dataset.verify as verify_module
-from glit.data.schema import DROPS_SCHEMA, META_HUGGINGFACE, META_SCHEMA_VERSION, META_TOKENIZER
+from glit.data.schema import (
+    DATASET_SCHEMA,
+    DROPS_SCHEMA,
+    MASK,
+    META_HUGGINGFACE,
+    META_SCHEMA_VERSION,
+    META_TOKENIZER,
+)
 from glit.dataset.manifest import describe_file
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
@@ -120,45 +127,77 @@ def test_an_image_of_another_size_than_its_row_is_refused(deep):
 
 CHANGES = {
     "a list is null": ("regions", None, "regions is null"),
+    "no image": ("image", None, "image is null"),
     "an empty size": ("width", 0, "its width is not positive"),
-    "a box of no size": ("regions", {"x1": -1.0}, "a region's box is empty or leaves the image"),
+    "a box of no size": ("regions", {"x1": -1.0}, "a region's box is empty or leaves the image (regions[1])"),
     "a box that is no number": ("regions", {"y0": float("nan")}, "a region's box is empty or leaves"),
     "a box that leaves": ("regions", {"x1": 1e6}, "a region's box is empty or leaves the image"),
-    "a score": ("regions", {"score": float("inf")}, "a region's score is not finite"),
+    "a score": ("regions", {"score": float("inf")}, "a region's score is not finite (regions[1])"),
     "no label": ("regions", {"label": None}, "regions.label holds a null"),
-    "characters": ("sentences", {"char_end": 10**6}, "a sentence's character span leaves"),
-    "tokens": ("sentences", {"token_end": 2**31 - 1}, "a token span is impossible"),
-    "a pair's region": ("pairs", {"region": 999}, "a pair names a region that the sample does not"),
+    "no sentence": ("sentences", [], "it has no sentence, at least one is due"),
+    "characters": ("sentences", {"char_end": 10**6}, "a sentence's character span leaves the caption"),
+    "overlap": ("sentences", {"char_start": 0}, "a sentence overlaps the one before (sentences[1])"),
+    "tokens": ("sentences", {"token_end": 2**31 - 1}, "a token span is empty or impossible (sentences[1])"),
+    "no token": ("sentences", {"token_start": 9, "token_end": 9}, "a token span is empty or impossible"),
+    "a token before the first": ("sentences", {"token_start": 0}, "a token span is empty or impossible"),
+    "a pair's region": ("pairs", {"region": 999}, "a pair names a region that the sample does not have (pairs[1])"),
     "a pair's sentence": ("pairs", {"sentence": -1}, "a pair names a sentence that the sample"),
     "a pair's cosine": ("pairs", {"similarity": float("nan")}, "a pair's similarity is not finite"),
     "a probability": ("pairs", {"probability": float("inf")}, "a probability is infinite"),
-    "too few cosines": ("similarity", [0.5], "its similarity has another shape"),
+    "too few cosines": ("similarity", [0.5], "its similarity has 1 values, not "),
+    "too few of the image": ("image_similarity", [0.5], "its image_similarity has 1 values, not "),
+    "cosines that are no numbers": ("similarity", float("nan"), "its similarity holds values that are no cosines"),
+    "a cosine above one": ("image_similarity", 1.5, "its image_similarity holds values that are no cosines"),
     "no cosines": ("image_similarity", None, "its image_similarity is null"),
 }  # fmt: skip
+"""What is planted in a column, and the fault: in its second value, or in the whole of it."""
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_impossible_rows_are_refused_and_named(deep, case):
+def test_the_reader_names_the_first_impossible_row_and_verify_all(deep, case):
     column, value, message = CHANGES[case]
+    paths = []
 
     def change(rows):
-        if isinstance(value, dict):
-            rows[1][column][0].update(value)
-        else:
-            rows[1][column] = value
+        for row in (rows[1], rows[2]):
+            paths.append(row["source_path"])
+            if isinstance(value, dict):
+                row[column][1].update(value)
+            elif isinstance(value, float):
+                row[column][1] = value
+            else:
+                row[column] = value
 
     rewrite(deep, change)
-    with pytest.raises(DatasetError, match=rf"row group 0 row 1: {message}"):
-        list(Dataset(deep).rows(images=False))
-    assert list(verify(str(deep)))
+    with pytest.raises(DatasetError, match=re.escape(f"row group 0 row 1: {message}")):
+        list(Dataset(deep).rows(images=False) if column != "image" else Dataset(deep))
+    lines = [line for line in verify(str(deep)) if message in line]
+    name = f"data/{first_file(deep).name}"
+    assert [line.partition(f": {message}")[0] for line in lines] == [f"{name}: {p}" for p in paths]
 
 
-def test_cosines_that_are_not_finite(deep):
-    rewrite(deep, lambda rows: rows[2]["similarity"].__setitem__(0, float("nan")))
-    with pytest.raises(
-        DatasetError, match="row 2: its similarity holds values that are not finite"
-    ):
-        Dataset(deep)[0]
+def test_masks_are_checked_in_rows_without_another_fault_and_all_of_them():
+    rows = [(9, [(0, "~"), (0, "~")]), (0, [(0, "~")]), (9, [(7, "~")]), (9, [(0, "~")])]
+    region = {"x0": 0, "y0": 0, "x1": 9, "y1": 9, "score": 1, "label": "", "source": ""}
+    table = pa.table(
+        {
+            "width": [width for width, _ in rows],
+            "height": [9] * 4,
+            "regions": pa.array([[region]] * 4, DATASET_SCHEMA.field("regions").type),
+            "masks": pa.array(
+                [[{"region": n, "counts": text} for n, text in masks] for _, masks in rows],
+                pa.list_(MASK),
+            ),
+        }
+    )
+    cut_off = "region 0 has run lengths in a string that is cut off or no such code"
+    assert [*row_faults(table.slice(1))] == [
+        (0, "its width is not positive"),
+        (0, "a region's box is empty or leaves the image (regions[0])"),
+        (1, "a mask names a region that the sample does not have (masks[0])"),
+        (2, cut_off),
+    ]
+    assert [*row_faults(table)][-3:] == [(0, cut_off), (0, cut_off), (3, cut_off)]
 
 
 def test_good_rows_have_no_fault_whatever_their_columns(built):

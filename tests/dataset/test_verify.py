@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from changed import edit_manifest, first_file, rewrite
 
 from glit.dataset.manifest import read_manifest
-from glit.dataset.verify import row_breaches, verify
+from glit.dataset.verify import verify
 from glit.errors import DatasetError, UserError
 from glit.rules import RULES
-from glit.rules.argmax import Argmax
-from glit.rules.pairing import Pairing
 from glit.storage.store import Store
 
 
@@ -50,21 +50,15 @@ def test_a_truncated_file(built_copy):
         (lambda rows: rows[0].update(caption="x" + rows[0]["caption"]), "character span"),
         (lambda rows: rows[0]["pairs"].reverse(), "the rule gives sentence"),
         (lambda rows: rows[0]["pairs"].pop(), "7 pairs, the rule gives 8"),
-        (lambda rows: rows[0]["similarity"].pop(), "similarity has"),
+        (lambda rows: rows[0]["similarity"].pop(), "its similarity has 39 values, not 40 for 8 sentences and 5 regions"),
         (lambda rows: rows[0]["pairs"][0].update(region=rows[0]["pairs"][0]["region"] ^ 1), "pair 0: sentence"),
         (lambda rows: rows[0]["pairs"][0].update(similarity=0.9), "at 0.8999999761581421, the rule gives"),
         (lambda rows: rows[0]["pairs"][0].update(global_wins=True), "(the whole image wins), the rule gives"),
-        (lambda rows: rows[0]["image_similarity"].pop(), "image_similarity has 7 values, not 8"),
-        (lambda rows: rows[0]["image_similarity"].__setitem__(0, float("nan")), "image_similarity holds values that are no cosines"),
-        (lambda rows: rows[0]["regions"][0].update(x1=9999.0), "leaves the"),
         (lambda rows: rows[0]["sentences"][0].update(in_window=False), "in_window is wrong"),
-        (lambda rows: rows[0]["sentences"][0].update(token_end=0), "empty token span"),
         (lambda rows: rows[0]["image"].update(bytes=b"no"), "cannot be decoded"),
         (lambda rows: rows[0]["image"].update(bytes=rows[1]["image"]["bytes"]), "not the one its sample_id names"),
         (lambda rows: rows[0]["pairs"][0].update(probability=0.5), "pair 0"),
-        (lambda rows: rows[1].update(sample_id=rows[0]["sample_id"]), "the same sample as"),
-        (lambda rows: rows[0].update(regions=[]), "at least one of each"),
-        (lambda rows: rows[0].update(similarity=[2.0] * len(rows[0]["similarity"])), "no cosines"),
+        (lambda rows: rows[0].update(regions=[]), "it has no region, at least one is due"),
         (lambda rows: rows.pop(), "shipped, but its data files hold"),
     ],
 )  # fmt: skip
@@ -111,9 +105,40 @@ def test_a_manifest_without_what_it_must_say(built_copy, key):
         list(verify(str(built_copy)))
 
 
-def test_a_good_row_has_no_breach(built):
-    row = pq.read_table(first_file(built)).to_pylist()[0]
-    assert list(row_breaches(row, 248, [Pairing(rule=Argmax())])) == []
+def test_a_row_with_several_faults_has_a_line_for_each(built_copy):
+    def change(rows):
+        rows[0]["regions"][0].update(x1=-1.0)
+        rows[0]["sentences"][0].update(in_window=False)
+        rows[0]["image"].update(bytes=b"no")
+        rows[0]["pairs"].pop()  # which no rule can say of a row like this
+        rows[1]["regions"][0].update(label=None)
+        rows[2]["pairs"].pop()
+
+    rewrite(built_copy, change)
+    name = f"data/{first_file(built_copy).name}"
+    paths = pq.read_table(built_copy / name, columns=["source_path"])["source_path"].to_pylist()
+    lines = [line.removeprefix(f"{name}: ") for line in verify(str(built_copy))]
+    assert [line.partition(": ")[0] for line in lines] == [paths[0]] * 3 + paths[1:3]
+    for line, said in zip(lines, ("box", "decoded", "in_window", "label", "7 pairs"), strict=True):
+        assert said in line
+
+
+def test_a_sample_that_comes_again_is_named_with_the_first_across_files(built_copy):
+    path = first_file(built_copy)
+    rewrite(built_copy, lambda rows: rows[2].update(sample_id=rows[0]["sample_id"]))
+    again = path.with_name("train-00008-of-00008.parquet")
+    shutil.copy(path, again)
+    edit_manifest(
+        built_copy,
+        lambda m: m["files"].update({f"data/{again.name}": m["files"][f"data/{path.name}"]}),
+    )
+    paths = pq.read_table(path, columns=["source_path"])["source_path"].to_pylist()
+    lines = [line for line in verify(str(built_copy)) if "the same sample as" in line]
+    firsts = [paths[0], paths[1], paths[0], *paths[3:]]
+    assert lines == [f"data/{path.name}: {paths[2]}: the same sample as {paths[0]}"] + [
+        f"data/{again.name}: {own}: the same sample as {first}"
+        for own, first in zip(paths, firsts, strict=True)
+    ]
 
 
 def test_pairs_are_checked_against_the_rule_that_the_manifest_names(built_copy):

@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 from building import Counting, counts, data_bytes, models_of, quiet, run_build
+from changed import rewrite
 
 from glit.api import statistics
 from glit.curate.merge import merge
@@ -218,18 +219,19 @@ def test_merged_with_others_each_row_keeps_what_it_has(scenes, alone, tmp_path):
 
 
 def test_rows_with_traces_of_regions_are_breaches(alone, tmp_path):
-    from glit.dataset.text_checks import breaches_alone
-    from glit.dataset.verify import row_breaches
-
-    manifest = read_manifest(Store(alone))
-    row = Dataset(alone).table().slice(0, 1).to_pylist()[0]
-    context = manifest.tokenizer.context
-    assert list(breaches_alone(row, context)) == []
-    traces = {**row, "image_similarity": [0.0] * len(row["sentences"])}
-    assert list(breaches_alone(traces, context)) == ["no regions, but values in image_similarity"]
+    copy = shutil.copytree(alone, tmp_path / "copy")
     region = {"x0": 0, "y0": 0, "x1": 9, "y1": 9, "score": 1, "label": "", "source": "grid"}
-    found = list(row_breaches({**row, "regions": [region]}, context, []))
-    assert found == ["1 regions in a dataset of captions alone"]
+
+    def change(rows):
+        for row, regions in ((rows[0], []), (rows[1], [region])):
+            number = len(row["sentences"])
+            row.update(regions=regions, image_similarity=[0.0] * number)
+            row.update(similarity=[0.0] * number * len(regions))
+
+    rewrite(copy, change)
+    one, other = [line for line in verify(str(copy)) if "the number of" not in line]
+    assert ": its image_similarity has " in one and " values, not 0 for " in one
+    assert other.endswith(": 1 regions in a dataset of captions alone")
 
 
 def test_every_reader_takes_it_or_says_why_not(alone, tmp_path):

@@ -172,7 +172,7 @@ def test_commands_that_write_into_a_folder(
 
 
 def test_every_command_of_the_benchmark_holds_its_folder() -> None:
-    group: Any = typer.main.get_command(bench_commands.bench_app)
+    group: Any = typer.main.get_command(bench_commands.bench_command)
     writing = {
         name
         for name, command in group.commands.items()
