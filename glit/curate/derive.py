@@ -96,7 +96,7 @@ def change_rows(
 
     Raises:
         InputError: a column has the name of an added one and another type, or no row is left.
-        DatasetError: a file of the dataset is damaged, or its files differ in their columns.
+        DatasetError: a file of the dataset is damaged.
     """
     before = dataset.manifest
     schema = packed_schema(dataset, added)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from glit.data.schema import Columns, with_further
 from glit.dataset.manifest import FileEntry, describe_data_file
 from glit.dataset.reader import Dataset
-from glit.errors import DatasetError, InputError
+from glit.errors import InputError
 from glit.runtime.prefetch import map_ahead
 from glit.stages.pack import (
     ROW_GROUP_BYTES,
@@ -74,7 +74,7 @@ def write_rows(
         report: see :data:`Report`.
 
     Raises:
-        DatasetError: a file of a dataset is damaged, or its files differ in their columns.
+        DatasetError: a file of a dataset is damaged.
     """
     schema = packed_schema(sources[0].dataset, added)
     groups = [group for source in sources for group in _groups(source)]
@@ -134,24 +134,13 @@ def _groups(source: Rows) -> Iterator[tuple[Rows, int, np.ndarray]]:
 
 
 def filled(dataset: Dataset, index: int, schema: pa.Schema, values: Mapping[str, Any]) -> pa.Table:
-    """A row group in the columns of new data files, those that it lacks with one value.
-
-    Raises:
-        DatasetError: the file has other columns than the dataset's first.
-    """
+    """A row group in the columns of new data files; those that it lacks have one value."""
     table = dataset.table(row_group=index)
     for name in schema.names:
-        if name not in table.column_names and name not in dataset.schema.names:
+        if name not in table.column_names:
             value = pa.scalar(values.get(name), schema.field(name).type)
             table = table.append_column(name, pa.repeat(value, len(table)))
-    if {*table.column_names} == {*schema.names}:
-        table = table.select(schema.names)
-    if not table.schema.equals(schema):
-        raise DatasetError(
-            f"{dataset.path}/{dataset.places[index].path}: its columns are not those of the other "
-            "files; run 'glit verify' and build the dataset again"
-        )
-    return table.replace_schema_metadata(schema.metadata)
+    return table.select(schema.names).replace_schema_metadata(schema.metadata)
 
 
 def _row_groups(tables: Iterable[pa.Table], pack: PackConfig) -> Iterator[pa.Table]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,9 +12,9 @@ from building import run_build
 import glit
 from glit.curate.derive import change_rows, finish
 from glit.data.records import Drop
-from glit.data.schema import MASKS, ORIGIN, PICTURES
+from glit.data.schema import MASKS, PICTURES
 from glit.dataset.reader import Dataset
-from glit.errors import DatasetError, InputError
+from glit.errors import InputError
 
 
 def dropping(*paths: str):
@@ -69,16 +68,6 @@ def test_a_row_that_vanishes_is_our_own_fault(built, tmp_path):
         change_rows(Dataset(built), tmp_path / "new", lambda group: (group.table.slice(1), {}))
 
 
-def add_column(file: Path, name: str, column: pa.Array) -> None:
-    table = pq.read_table(file)
-    pq.write_table(table.append_column(name, pa.array([column] * len(table))), file)
-
-
-def test_files_of_other_columns_and_columns_of_other_types_are_named(built_copy, tmp_path):
-    files = sorted((built_copy / "data").iterdir())
-    add_column(files[1], "mine", "x")
-    with pytest.raises(DatasetError, match="its columns are not those of the other files"):
-        glit.pair(built_copy, tmp_path / "new", settings=["pair.rule=argmax"])
-    add_column(files[0], ORIGIN[0], "x")
-    with pytest.raises(InputError, match="has a column origin that is not glit's"):
-        change_rows(Dataset(built_copy), tmp_path / "new", None, added=(ORIGIN,))
+def test_a_column_of_a_name_that_is_added_is_named(built, tmp_path):
+    with pytest.raises(InputError, match="has a column caption that is not glit's"):
+        change_rows(Dataset(built), tmp_path / "new", None, added=(("caption", pa.int32()),))
