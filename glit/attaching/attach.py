@@ -8,6 +8,7 @@ goes on when it is started again.
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +18,14 @@ from glit.attaching.features import require_opencv
 from glit.attaching.published import PublishedPictures
 from glit.attaching.search import PictureSearch
 from glit.attaching.user_pictures import UserPictures
-from glit.attaching.writer import AttachedWriter
-from glit.curate.rewrite import finish
+from glit.attaching.writer import AttachedRows
+from glit.curate.derive import change_rows, finish
 from glit.data.schema import PICTURES
-from glit.dataset.mini_models import dataset_caution
+from glit.dataset.by_hand import UNREVIEWED
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.runtime.progress import StageProgress
+from glit.stages.pack import Pack
 from glit.storage.outputs import new_folder
 from glit.storage.store import Store
 
@@ -84,12 +86,20 @@ def attach(
             raise InputError(
                 f"--images: none of {len(pictures)} files is a picture of {dataset.path}"
             )
-        writer = AttachedWriter(dataset, pictures, found)
-        made = writer.write(folder, progress)
-        finish(folder, made, name=output.name, caution=dataset_caution(dataset),
-               certificates=made.certificates if not writer.changed else ())  # fmt: skip
+        attached = AttachedRows(dataset, pictures, found, progress)
+        progress.begin("attach", total=len(dataset), done=0)
+        made = change_rows(
+            dataset, folder, attached, stage="attach", added=attached.added, values=UNREVIEWED,
+            without=[PICTURES],
+        )  # fmt: skip
+        pack = {**manifest.recipe.table(Pack.name), "image_store": "bytes"}
+        finish(
+            folder, dataclasses.replace(made, recipe=made.recipe.with_table(Pack.name, pack)),
+            name=output.name, sources=[dataset],
+            certificates=() if attached.changed else manifest.certificates,
+        )  # fmt: skip
     shutil.rmtree(work, ignore_errors=True)
     return Attached(
-        samples=len(dataset), found=dict(writer.ways), drops=dict(writer.reasons),
+        samples=len(dataset), found=dict(attached.ways), drops=dict(attached.reasons),
         files=len(pictures), unreadable=search.unreadable,
     )  # fmt: skip

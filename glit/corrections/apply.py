@@ -8,57 +8,36 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from glit.corrections.journal import KINDS, Line, State, read_corrections
 from glit.corrections.precision import Judged, Precision, judged_pairs, precision
 from glit.corrections.row import corrected_row
 from glit.curate.dataset_models import DatasetModels
-from glit.curate.rewrite import finish, write_pictures
+from glit.curate.derive import change_rows, finish
 from glit.curate.select_rows import source_of
-from glit.data.data_files import series_of_file
-from glit.data.parquet import write_parquet
 from glit.data.records import Drop
-from glit.data.schema import (
-    CORRECTED,
-    DROPS_SCHEMA,
-    dataset_schema,
-    further_columns,
-    hf_feature,
-)
-from glit.dataset.by_hand import review
+from glit.data.schema import CORRECTED
+from glit.dataset.by_hand import UNREVIEWED
 from glit.dataset.certificate import certificate, find, items_of, not_proved
 from glit.dataset.columns import RowGroup
-from glit.dataset.manifest import (
-    FileEntry,
-    Manifest,
-    SeriesCounts,
-    describe_data_file,
-    describe_file,
-    require_regions,
-    sum_without_pair,
-)
-from glit.dataset.mini_models import dataset_caution
+from glit.dataset.manifest import require_regions
 from glit.dataset.reader import Dataset
 from glit.dataset.recorded_rules import pairings_of
 from glit.errors import InputError
 from glit.images import Pixels
-from glit.plain import as_plain
 from glit.runtime.progress import StageProgress
-from glit.stages.pack import writer_options
 from glit.storage.outputs import new_folder
-from glit.storage.store import Store
 from glit.verdicts.judged import read_judged
 from glit.verdicts.record import read_audit
 
-CountsT = TypeVar("CountsT", bound=SeriesCounts)
 _REDONE = ("caption", "split", "propose", "ground", "score", "pair", "negatives", "pack")
 """Steps whose results corrections change."""
 
@@ -110,29 +89,28 @@ def apply_corrections(
         repairs, by_model = _repairs(dataset, judged, verdicts)
         lines, told, warnings = _read(dataset, corrections, source.manifest_sha256)
         lines, told = repairs | lines, by_model + told
-        writer = _Writer(dataset, lines, DatasetModels(dataset, matcher=matcher))
+        corrected = _Corrections(dataset, lines, DatasetModels(dataset, matcher=matcher))
         progress.begin("correct", total=len(dataset), done=0, drops=False)
-        (folder / "data").mkdir()
-        files = {name: writer.write(folder, name, progress) for name in dataset.files}
-        if len(writer.drops) == len(dataset):
-            raise InputError(f"{dataset.path}: no sample would be left with these corrections")
-        manifest = _manifest(dataset, writer, folder, files)
-        missing = writer.models.missing
-        entry = {"files": told, "samples": len(lines), **writer.counts, "scored": not missing}
+        manifest = change_rows(
+            dataset, folder, corrected, stage="correct", added=CORRECTED, values=UNREVIEWED,
+            report=progress.advance,
+        )  # fmt: skip
+        missing = corrected.models.missing
+        entry = {"files": told, "samples": len(lines), **corrected.counts, "scored": not missing}
         manifest = dataclasses.replace(
             manifest,
             corrections=(*manifest.corrections, dataclasses.replace(source, more=entry)),
             fingerprints=_new_fingerprints(manifest.fingerprints, told),
         )
-        finish(folder, manifest, name=output.name, caution=dataset_caution(dataset))
+        finish(folder, manifest, name=output.name, sources=[dataset])
     if missing:
         warnings.append(
             f"scores of changed boxes and sentences are not known ({missing}); "
             "they are 0, and 'scored' is false in by_hand"
         )
     return Applied(
-        samples=len(lines), dropped=len(writer.drops), counts=writer.counts,
-        warnings=tuple(warnings), precision=precision(writer.judged),
+        samples=len(lines), dropped=len(dataset) - manifest.counts.shipped, counts=corrected.counts,
+        warnings=tuple(warnings), precision=precision(corrected.judged),
     )  # fmt: skip
 
 
@@ -201,69 +179,37 @@ def _repairs(
     return lines, [told]
 
 
-class _Writer:
-    """Writes data files, and remembers what it changed."""
+class _Corrections:
+    """The change of row groups by corrections; counts what it changes."""
 
     def __init__(self, dataset: Dataset, lines: dict[str, Line], models: DatasetModels) -> None:
-        self._dataset, self._lines, self.models = dataset, lines, models
+        self._lines, self.models = lines, models
         self._pairings = pairings_of(dataset.manifest)
-        own = [each for each in further_columns(dataset.schema) if each not in CORRECTED]
-        if taken := {name for name, _ in own} & {name for name, _ in CORRECTED}:
-            raise InputError(f"{dataset.path}: has a column {min(taken)} that is not glit's")
-        self.further = (*own, *CORRECTED)
-        self.drops: list[dict[str, Any]] = []
-        self.dropped_in: Counter[int | None] = Counter()
         self.counts: dict[str, int] = dict.fromkeys(KINDS, 0)
         self.judged: list[Judged] = []
 
-    def write(self, folder: Path, name: str, progress: StageProgress) -> FileEntry:
-        """Write one data file; return its entry in the manifest."""
-        tokenizer = as_plain(self._dataset.manifest.tokenizer)
-        schema = dataset_schema(tokenizer=tokenizer, further=self.further)
-        number = 0
-        with pq.ParquetWriter(folder / name, schema, **writer_options(schema)) as writer:
-            for index, place in enumerate(self._dataset.places):
-                if place.path == name:
-                    table = self._group(index, name, schema)
-                    if len(table):
-                        writer.write_table(table, row_group_size=len(table))
-                    number += len(table)
-                    progress.advance(place.num_rows)
-        return describe_data_file(folder / name, number)
-
-    def _group(self, index: int, name: str, schema: pa.Schema) -> pa.Table:
-        """The rows of a row group: those between corrected ones as they stand, and these."""
-        table = self._dataset.table(row_group=index)
-        for (column, kind), empty in zip(CORRECTED, ([], review()), strict=True):
-            if column not in table.column_names:
-                table = table.append_column(column, pa.array([empty] * len(table), type=kind))
-        table = table.select(schema.names).cast(schema)
-        parts, start = [], 0
-        for place, sample_id in enumerate(table["sample_id"].to_pylist()):
-            if sample_id in self._lines:
-                parts += [table.slice(start, place - start)]
-                parts += self._row(table.slice(place, 1), name)
-                start = place + 1
-        return pa.concat_tables([*parts, table.slice(start)]).combine_chunks()
-
-    def _row(self, table: pa.Table, name: str) -> Iterator[pa.Table]:
-        """The table of a corrected row; nothing if it is dropped."""
-        row = table.to_pylist()[0]
-        line = self._lines[row["sample_id"]]
-        try:
-            made = self._corrected(row, line.state or State(), table, name)
-        except InputError as error:
-            raise InputError(f"{line.where}: {row['source_path']}: {error}") from error
-        if not isinstance(made, Drop):
-            yield pa.Table.from_pylist([made], schema=table.schema)
-            return
-        self.dropped_in[series_of_file(name)] += 1
-        names = {key: row[key] for key in ("sample_id", "source_path")}
-        said = {"stage": "correct", "reason": made.reason, "message": made.message, "attempt": 0}
-        self.drops.append({**names, **said})
+    def __call__(self, group: RowGroup) -> tuple[pa.Table, dict[int, Drop]]:
+        """The rows between corrected ones as they stand, and these."""
+        table, parts, start = group.table, [], 0
+        drops: dict[int, Drop] = {}
+        for number, sample_id in enumerate(table["sample_id"].to_pylist()):
+            if (line := self._lines.get(sample_id)) is None:
+                continue
+            parts.append(table.slice(start, number - start))
+            start = number + 1
+            row = table.slice(number, 1).to_pylist()[0]
+            try:
+                made = self._corrected(row, line.state or State(), partial(group.pixels, number))
+            except InputError as error:
+                raise InputError(f"{line.where}: {row['source_path']}: {error}") from error
+            if isinstance(made, Drop):
+                drops[number] = made
+            else:
+                parts.append(pa.Table.from_pylist([made], schema=table.schema))
+        return pa.concat_tables([*parts, table.slice(start)]).combine_chunks(), drops
 
     def _corrected(
-        self, row: dict[str, Any], state: State, table: pa.Table, name: str
+        self, row: dict[str, Any], state: State, pixels: Callable[[], Pixels]
     ) -> dict[str, Any] | Drop:
         sentences, regions = len(row["sentences"]), len(row["regions"])
         state.check(
@@ -274,49 +220,7 @@ class _Writer:
         self.judged += judged_pairs(row, state)
         if not state.changes:
             return {**row, "review": state.review(edited=row["review"]["edited"])}
-
-        def pixels() -> Pixels:
-            return RowGroup(table, self._dataset.stored_image, name=name).pixels(0)
-
         return corrected_row(row, state, self.models, self._pairings, pixels)
-
-
-def _manifest(
-    dataset: Dataset, writer: _Writer, folder: Path, files: dict[str, FileEntry]
-) -> Manifest:
-    """The manifest without the corrections' provenance; writes the lists of what is left out."""
-    before, number = dataset.manifest, len(writer.drops)
-    for name in ("drops.parquet", "duplicates.parquet"):
-        (folder / name).write_bytes(Store(dataset.path).read(name))
-    if number:
-        new = pa.Table.from_pylist(writer.drops, schema=DROPS_SCHEMA)
-        drops = pa.concat_tables([dataset.drops().cast(DROPS_SCHEMA), new])
-        write_parquet(drops, folder / "drops.parquet")
-        files["drops.parquet"] = describe_file(folder / "drops.parquet", len(drops))
-    all_files = {**before.files, **files, **write_pictures(folder, dataset, files)}
-    reasons = Counter(before.counts.drops)
-    reasons.update(f"{drop['stage']}/{drop['reason']}" for drop in writer.drops)
-    return dataclasses.replace(
-        before,
-        counts=dataclasses.replace(
-            _without(before.counts, number),
-            drops=dict(reasons),
-            without_pair=sum_without_pair(all_files),
-        ),
-        additions=tuple(
-            _without(addition, writer.dropped_in[place])
-            for place, addition in enumerate(before.additions, start=1)
-        ),
-        files=all_files,
-        columns={**before.columns, **{name: hf_feature(kind) for name, kind in CORRECTED}},
-    )
-
-
-def _without(counts: CountsT, number: int) -> CountsT:
-    """A balance with so many more that are dropped."""
-    return dataclasses.replace(
-        counts, shipped=counts.shipped - number, dropped=counts.dropped + number
-    )
 
 
 def _new_fingerprints(

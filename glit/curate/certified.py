@@ -7,14 +7,13 @@ those outside the part lose their region, as with ``pair.min_probability``.
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from glit.curate.derive import change_rows, finish
 from glit.curate.pair_again import pair_config, write_with_pairs
-from glit.curate.rewrite import finish
 from glit.dataset.certificate import (
     certificate,
     faults,
@@ -23,13 +22,11 @@ from glit.dataset.certificate import (
     make_plan,
     not_proved,
 )
-from glit.dataset.manifest import MANIFEST, Certificate, Manifest, describe_file, require_regions
-from glit.dataset.mini_models import dataset_caution
+from glit.dataset.manifest import Certificate, Manifest, describe_file, require_regions
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, InputError
 from glit.plain import MisfitError, from_plain
 from glit.storage.outputs import new_folder
-from glit.storage.store import Store
 from glit.verdicts.judged import Judged, read_judged
 from glit.verdicts.record import Agreement, AuditPlan, Claim, Record, begin, read_audit
 
@@ -186,7 +183,7 @@ def write_certified(
         if made.plan.claim.of == "pairs" and made.min_probability is not None:
             manifest = _cut(dataset, folder, made, processes, report)
         else:
-            manifest = _copied(dataset, folder, report)
+            manifest = change_rows(dataset, folder, None, report=report)
         (folder / made.verdicts).write_bytes(kept.as_bytes())
         files = {made.verdicts: describe_file(folder / made.verdicts, len(kept))}
         if judged is not None:
@@ -195,14 +192,9 @@ def write_certified(
         others = tuple(
             each for each in before.certificates if each.plan.claim.of != made.plan.claim.of
         )
-        for name in (name for each in others for name in (each.verdicts, each.opinions) if name):
-            (folder / name).write_bytes(Store(dataset.path).read(name))
-        manifest = dataclasses.replace(
-            manifest, certificates=others, files={**manifest.files, **files}
-        )
         finish(
-            folder, manifest, name=output.name, caution=dataset_caution(dataset),
-            certificates=(*others, made),
+            folder, dataclasses.replace(manifest, files={**manifest.files, **files}),
+            name=output.name, sources=[dataset], certificates=(*others, made),
         )  # fmt: skip
         for fault in faults(Dataset(folder)):
             raise DatasetError(f"{output}: {fault}; is the condition of --where about pairs?")
@@ -229,15 +221,3 @@ def _cut(
     require_regions(dataset.manifest, dataset.path, wanted_by="glit pair wants")
     config = pair_config(dataset.manifest, None, [f"pair.min_probability={made.min_probability!r}"])
     return write_with_pairs(dataset, folder, config, processes=processes, report=report)
-
-
-def _copied(dataset: Dataset, folder: Path, report: Callable[[int], None]) -> Manifest:
-    """Copy all files of a dataset but those that are written anew; its manifest."""
-    store = Store(dataset.path)
-    (folder / "data").mkdir()
-    for name, entry in dataset.manifest.files.items():
-        if name != MANIFEST:
-            with store.local_copy(name) as path:
-                shutil.copyfile(path, folder / name)
-            report(entry.rows if name.startswith("data/") else 0)
-    return dataset.manifest

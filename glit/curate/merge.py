@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from glit.curate.rewrite import Rows, finish, write_rows
+from glit.curate.derive import finish
+from glit.curate.row_writer import Rows, write_rows
 from glit.curate.select_rows import source_of
 from glit.data.schema import CAPTIONS, CORRECTED, DROPS_SCHEMA, ORIGIN, Columns, hf_feature
-from glit.dataset.by_hand import review
+from glit.dataset.by_hand import UNREVIEWED
 from glit.dataset.manifest import (
     Counts,
     Manifest,
@@ -25,7 +26,6 @@ from glit.dataset.manifest import (
     SourceDataset,
     sum_without_pair,
 )
-from glit.dataset.mini_models import dataset_caution
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.pipeline.publish import write_left_out
@@ -79,11 +79,11 @@ def merge(datasets: Sequence[Dataset], output: Path, progress: StageProgress) ->
                 Rows(
                     dataset=dataset,
                     numbers=np.flatnonzero(own),
-                    further=_values(dataset, source, further),
+                    values=_values(dataset, source),
                 )
                 for dataset, source, own in zip(datasets, sources, left, strict=True)
             ],
-            further=tuple(each for each in further if each[0] not in datasets[0].schema.names),
+            added=further,
             pack=merged.recipe.config(Pack.name, PackConfig),
             report=progress.advance,
         )
@@ -94,8 +94,7 @@ def merge(datasets: Sequence[Dataset], output: Path, progress: StageProgress) ->
         files |= write_left_out(Store(folder), DROPS_SCHEMA.empty_table(), repeats)
         columns = {**merged.columns, **{name: hf_feature(kind) for name, kind in further}}
         manifest = dataclasses.replace(merged, counts=counts, files=files, columns=columns)
-        caution = next(filter(None, map(dataset_caution, datasets)), "")
-        finish(folder, manifest, name=output.name, caution=caution)
+        finish(folder, manifest, name=output.name, sources=datasets)
     return manifest
 
 
@@ -107,16 +106,15 @@ def _further(datasets: Sequence[Dataset]) -> Columns:
     return (*some, ORIGIN)
 
 
-def _values(dataset: Dataset, source: SourceDataset, further: Columns) -> dict[str, Any]:
-    """Return the values of rows in the columns that their dataset lacks: nobody corrected them, and
-    images have one caption."""
+def _values(dataset: Dataset, source: SourceDataset) -> dict[str, Any]:
+    """Return the values of rows in the columns that their dataset may lack: nobody corrected them,
+    and images have one caption."""
     origin = {
         "dataset": source.name,
         "recipe": dataset.manifest.recipe.name,
         "manifest_sha256": source.manifest_sha256,
     }
-    values = {CAPTIONS[0]: [], "by_hand": [], "review": review(), ORIGIN[0]: origin}
-    return {name: values[name] for name, _ in further if name not in dataset.schema.names}
+    return {CAPTIONS[0]: [], **UNREVIEWED, ORIGIN[0]: origin}
 
 
 def _check(datasets: Sequence[Dataset], sources: Sequence[SourceDataset], further: Columns) -> None:

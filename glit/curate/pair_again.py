@@ -7,35 +7,23 @@ but the pairs is taken over as it stands.
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
-import os
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from glit.curate.rewrite import finish, write_pictures
-from glit.data.records import Pair
+from glit.curate.derive import change_rows, finish
+from glit.curate.row_writer import Report
+from glit.data.records import Drop
 from glit.data.rows import pair_row
-from glit.data.schema import PAIR, dataset_schema, further_columns
+from glit.data.schema import PAIR
 from glit.dataset.by_hand import by_hand_of, with_by_hand
-from glit.dataset.manifest import (
-    FileEntry,
-    Manifest,
-    describe_data_file,
-    require_regions,
-    sum_without_pair,
-)
-from glit.dataset.mini_models import dataset_caution
+from glit.dataset.columns import RowGroup
+from glit.dataset.manifest import Manifest, require_regions
 from glit.dataset.reader import Dataset
 from glit.dataset.recorded_rules import scores_of
-from glit.dataset.row import Row
 from glit.errors import RecipeError
-from glit.plain import as_plain
 from glit.planning.plan import fingerprint
 from glit.planning.recipe import overridden_tables, read_tables
 from glit.recipes.config import as_table, build_dataclass
@@ -46,13 +34,10 @@ from glit.rules.calibration import find_calibration
 from glit.rules.pairing import Pairing
 from glit.stages import all_steps
 from glit.stages.flow import make_flow
-from glit.stages.pack import Pack, PackConfig, writer_options
+from glit.stages.pack import Pack, PackConfig
 from glit.stages.pair import PairConfig, PairStage
 from glit.stages.score import ScoreStage
 from glit.storage.outputs import new_folder
-from glit.storage.store import Store
-
-Report = Callable[[int], None]
 
 
 def pair_again(
@@ -83,7 +68,7 @@ def pair_again(
         require_regions(dataset.manifest, dataset.path, wanted_by="glit pair wants")
         config = pair_config(dataset.manifest, recipe, settings)
         manifest = write_with_pairs(dataset, folder, config, processes=processes, report=report)
-        finish(folder, manifest, name=output.name, caution=dataset_caution(dataset))
+        finish(folder, manifest, name=output.name, sources=[dataset])
         return manifest
 
 
@@ -96,21 +81,16 @@ def write_with_pairs(
         RecipeError: the scores do not suffice for the rule.
         DatasetError: a file of the dataset is damaged.
     """
-    before = dataset.manifest
-    pairing = _pairing(before, config)
-    (folder / "data").mkdir()
-    described = _write_files(dataset, folder, pairing, processes, report)
-    for left_out in ("drops.parquet", "duplicates.parquet"):
-        (folder / left_out).write_bytes(Store(dataset.path).read(left_out))
-    described |= write_pictures(folder, dataset, described)
+    pairing = _pairing(dataset.manifest, config)
+    made = change_rows(
+        dataset, folder, partial(_with_pairs, pairing), processes=processes, report=report
+    )
     kept = pairing.calibration
     return dataclasses.replace(
-        before,
-        files={**before.files, **described},
-        counts=dataclasses.replace(before.counts, without_pair=sum_without_pair(described)),
-        recipe=before.recipe.with_table(PairStage.name, as_table(config)),
+        made,
+        recipe=made.recipe.with_table(PairStage.name, as_table(config)),
         calibration=None if kept is None else kept.as_dict(),
-        fingerprints=_fingerprints(before, config, pairing),
+        fingerprints=_fingerprints(made, config, pairing),
         rules=(),
     )
 
@@ -168,67 +148,17 @@ def _fingerprints(manifest: Manifest, config: PairConfig, pairing: Pairing) -> d
     return found
 
 
-def _write_files(
-    dataset: Dataset, folder: Path, pairing: Pairing, processes: int, report: Report
-) -> dict[str, FileEntry]:
-    """Write the files and return their entries in the manifest; several processes report each whole
-    file."""
-    write = partial(_write_file, dataset.path, str(folder), pairing)
-    number = min(processes, len(dataset.files))
-    if number == 1:
-        return {name: write(name, report=report) for name in dataset.files}
-    described: dict[str, FileEntry] = {}
-    # spawned ones would end as this interpreter does, while their thread runs: DuckDB complains
-    context = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(number, mp_context=context, initializer=end_with_parent) as pool:
-        names = {pool.submit(write, name): name for name in dataset.files}
-        for done in as_completed(names):
-            described[names[done]] = done.result()
-            report(described[names[done]].rows)
-    return described
-
-
-def end_with_parent() -> None:
-    """End this process when the one that started it is gone, even if that was killed: else it
-    would wait for work for ever."""
-
-    def wait() -> None:
-        parent = multiprocessing.parent_process()
-        assert parent is not None
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True, name="parent").start()
-
-
-def _pairs(row: Row, pairing: Pairing) -> tuple[Pair, ...]:
-    """The pairs of the rule; those that a person decided stay."""
-    made = pairing(row.scores, row.regions, row.sentences)
-    return with_by_hand(made, by_hand_of(row.extra), row.scores)
-
-
-def _write_file(
-    dataset: str, folder: str, pairing: Pairing, name: str, *, report: Report = lambda rows: None
-) -> FileEntry:
-    """Write one data file with other pairs; what the manifest says of it."""
-    opened = Dataset(dataset)
-    further = further_columns(opened.schema)
-    schema = dataset_schema(tokenizer=as_plain(opened.manifest.tokenizer), further=further)
-    target = Path(folder) / name
-    number = 0
-    with pq.ParquetWriter(target, schema, **writer_options(schema)) as writer:
-        for index, place in enumerate(opened.places):
-            if place.path != name:
-                continue
-            group = opened.row_group(index)
-            rows = [
-                [pair_row(pair) for pair in _pairs(row, pairing)]
-                for row in opened.row_group(index, images=False)
-            ]
-            at = group.table.schema.get_field_index("pairs")
-            field = group.table.schema.field(at)
-            changed = group.table.set_column(at, field, pa.array(rows, type=pa.list_(PAIR)))
-            writer.write_table(changed, row_group_size=max(1, len(changed)))
-            number += len(changed)
-            report(len(changed))
-    return describe_data_file(target, number)
+def _with_pairs(pairing: Pairing, group: RowGroup) -> tuple[pa.Table, dict[int, Drop]]:
+    """The rows with the pairs of the rule; those that a person decided stay."""
+    pairs = [
+        [
+            pair_row(pair)
+            for pair in with_by_hand(
+                pairing(row.scores, row.regions, row.sentences), by_hand_of(row.extra), row.scores
+            )
+        ]
+        for row in group.without_images()
+    ]
+    at = group.table.schema.get_field_index("pairs")
+    column = pa.array(pairs, pa.list_(PAIR))
+    return group.table.set_column(at, group.table.schema.field(at), column), {}

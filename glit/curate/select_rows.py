@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from glit.curate.derive import finish, write_pictures
 from glit.curate.distinct import Repeat, find_repeats, groups_alike, repeats_table
-from glit.curate.rewrite import Rows, finish, write_pictures, write_rows
+from glit.curate.row_writer import Rows, write_rows
 from glit.data.hash_index import SURE_BITS
 from glit.data.parquet import PINNED, write_parquet
 from glit.data.schema import DROPS_SCHEMA, DUPLICATES_SCHEMA
@@ -28,7 +29,6 @@ from glit.dataset.manifest import (
     describe_file,
     sum_without_pair,
 )
-from glit.dataset.mini_models import dataset_caution
 from glit.dataset.query import connect
 from glit.dataset.reader import Dataset
 from glit.dataset.select import select, split_rows
@@ -134,7 +134,6 @@ def select_rows(
                     together=choice.together.strip() or "sample_id", seed=choice.seed,
                 )  # fmt: skip
         progress.begin("select", total=len(chosen), done=0, drops=False)
-        caution = dataset_caution(dataset)
         manifests = {}
         for part, numbers in parts.items():
             below = folder / part
@@ -143,7 +142,7 @@ def select_rows(
                 below, dataset, numbers, repeats, told, progress
             )
             name = f"{output.name}-{part}" if part else output.name
-            finish(below, manifest, name=name, caution=caution)
+            finish(below, manifest, name=name, sources=[dataset])
     return manifests
 
 

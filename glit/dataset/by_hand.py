@@ -62,6 +62,10 @@ def review(
     return {"right": right, "edited": [*edited], "tags": [*tags], "note": note}
 
 
+UNREVIEWED = {"by_hand": [], "review": review()}
+"""Values of a sample that nobody corrected, by column."""
+
+
 def rule_of(row: Mapping[str, Any], pairings: Sequence[Pairing]) -> Pairing:
     """Find which of a dataset's rules chose the pairs of a row; a merged dataset has several.
 

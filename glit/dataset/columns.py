@@ -158,6 +158,10 @@ class RowGroup:
         """A value of a flat column."""
         return _values(self.table.column(column).slice(row, 1))[0]
 
+    def without_images(self) -> RowGroup:
+        """The same rows; no image is read."""
+        return RowGroup(self.table.drop_columns(["image"]), self._stored_image, name=self.name)
+
     def image(self, row: int) -> bytes:
         """The encoded image file of a row.
 

@@ -6,6 +6,7 @@ number of rows written since its last call. It iterates row by row, so memory us
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from glit.dataset.manifest import require_regions
 from glit.errors import InputError, closest
 from glit.exporters.annotations import export_annotations
+from glit.exporters.changed_rows import ChangedRows
 from glit.exporters.coco import export_coco
 from glit.exporters.common_pictures import CommonPictures
-from glit.exporters.fiftyone import export_fiftyone
 from glit.exporters.goal import export_goal
 from glit.exporters.grit import export_grit
 from glit.exporters.hf import export_hf
@@ -24,7 +25,7 @@ from glit.exporters.lance import export_lance
 from glit.exporters.mdetr import export_mdetr
 from glit.exporters.odvg import export_odvg
 from glit.exporters.webdataset import export_webdataset
-from glit.exporters.without_grid import WithoutGrid
+from glit.exporters.without_grid import table_without_grid, without_grid
 from glit.recipes.plugins import described, missing
 from glit.storage.outputs import new_folder
 
@@ -40,37 +41,34 @@ class ExportFormat:
     """A format that datasets are written in."""
 
     write: Callable[..., None]
-    """An :data:`Exporter`; it has a keyword ``embeddings`` if ``takes_embeddings``."""
+    """An :data:`Exporter`; its keyword-only parameters are the options of :func:`export` that the
+    format takes."""
     read_by: str = ""
     """The libraries or the call that read it."""
     needs_regions: bool = False
     """True for a format of boxes alone; a dataset of captions alone is refused."""
     has_all_columns: bool = False
     """True if it copies the dataset's own columns, and so all regions and pictures."""
-    takes_embeddings: bool = False
-    """True if image embeddings may go in beside."""
     has_images: bool = True
     """False if it never holds the pictures."""
-    may_lack_images: bool = False
-    """True if it can be written without the pictures: it then has a keyword ``images``."""
+
+    @property
+    def options(self) -> frozenset[str]:
+        """Names of the options that it takes."""
+        given = inspect.signature(self.write).parameters.values()
+        return frozenset(each.name for each in given if each.kind is each.KEYWORD_ONLY)
 
 
 EXPORTERS: dict[str, ExportFormat] = {
-    "coco": ExportFormat(write=export_coco, read_by="pycocotools"),
-    "fiftyone": ExportFormat(
-        write=export_fiftyone,
-        read_by="fo.Dataset.from_dir(…, dataset_type=fo.types.FiftyOneDataset)",
-    ),
+    "coco": ExportFormat(write=export_coco, read_by="pycocotools, FiftyOne"),
     "goal": ExportFormat(
         write=export_goal, read_by="the published trainer of GOAL", needs_regions=True
     ),
     "grit": ExportFormat(
         write=export_grit, read_by="Parquet readers, Kosmos-2's loaders", needs_regions=True
     ),
-    "hf": ExportFormat(write=export_hf, read_by="datasets.load_dataset", may_lack_images=True),
-    "lance": ExportFormat(
-        write=export_lance, read_by="lance", has_all_columns=True, takes_embeddings=True
-    ),
+    "hf": ExportFormat(write=export_hf, read_by="datasets.load_dataset"),
+    "lance": ExportFormat(write=export_lance, read_by="lance", has_all_columns=True),
     "mdetr": ExportFormat(
         write=export_mdetr, read_by="pycocotools, MDETR's loaders", needs_regions=True
     ),
@@ -124,43 +122,42 @@ def export(
         of = "".join(f"; {dataset.path} was made with {plugin}" for plugin in absent)
         raise InputError(f"--to {to}: no such format; {closest(to, EXPORTERS)}{of}")
     kind = EXPORTERS[to]
-    if embeddings and not kind.takes_embeddings:
-        able = " or ".join(name for name, each in EXPORTERS.items() if each.takes_embeddings)
-        raise InputError(f"--embeddings: --to {to} has no place for them; want --to {able}")
     for option, given in (("--no-grid", not grid), ("--reencode", reencode)):
         if given and kind.has_all_columns:
             raise InputError(f"{option}: --to {to} has all columns of the dataset; want another")
     if reencode and not images:
         raise InputError("--reencode: there is nothing to encode with --without-images")
-    further = _further(to, kind, images=images, thumbnails=thumbnails)
-    if embeddings:
-        further["embeddings"] = embeddings
+    options = _options(to, kind, embeddings=embeddings, images=images, thumbnails=thumbnails)
     if not grid:
-        dataset = WithoutGrid(dataset)
+        dataset = ChangedRows(dataset, without_grid, table_without_grid)
+    pictures = CommonPictures(dataset.manifest.recipe, reencode=reencode)
     if not kind.has_all_columns and images:
-        dataset = CommonPictures(dataset, reencode=reencode)
+        dataset = ChangedRows(dataset, pictures)
     if kind.needs_regions:
         require_regions(dataset.manifest, dataset.path, wanted_by=f"--to {to} writes")
     with new_folder(output) as partial:
-        kind.write(dataset, partial, report, **further)
-    if isinstance(dataset, CommonPictures):
-        dataset.warn(to)
+        kind.write(dataset, partial, report, **options)
+    pictures.warn(to)
 
 
-def _further(to: str, kind: ExportFormat, *, images: bool, thumbnails: bool) -> dict[str, Any]:
-    """Return the keywords of a writer that say whether there are pictures and thumbnails.
+def _options(
+    to: str, kind: ExportFormat, *, embeddings: str, images: bool, thumbnails: bool
+) -> dict[str, Any]:
+    """Return the options that are not at their defaults, by the name that the writer gives them.
 
     Raises:
-        InputError: the format cannot be so.
+        InputError: the format does not take one.
     """
-    if not images and kind.has_images and not kind.may_lack_images:
-        able = [name for name, each in EXPORTERS.items() if each.may_lack_images]
-        raise InputError(
-            f"--without-images: --to {to} holds the pictures; want --to annotations, or "
-            f"{' or '.join(able)}"
-        )
-    if not thumbnails and images and kind.has_images:
-        raise InputError("--no-thumbnails: is for --to annotations and --without-images")
-    if kind.has_images and images:
-        return {}
-    return {"thumbnails": thumbnails, **({"images": False} if kind.has_images else {})}
+    given: dict[str, Any] = {}
+    for name, option, value, is_given in (
+        ("embeddings", "--embeddings", embeddings, embeddings),
+        ("images", "--without-images", images, not images and kind.has_images),
+        ("thumbnails", "--no-thumbnails", thumbnails, not thumbnails),
+    ):
+        if is_given and name not in kind.options:
+            able = [n for n, each in EXPORTERS.items() if name in each.options]
+            able += ["annotations"] if name == "images" else []
+            raise InputError(f"{option}: --to {to} does not take it; want --to {' or '.join(able)}")
+        if is_given:
+            given[name] = value
+    return given

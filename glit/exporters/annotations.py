@@ -18,16 +18,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from glit.curate.rewrite import finish
+from glit.curate.derive import change_rows, finish
 from glit.data.parquet import PINNED
+from glit.data.records import Drop
 from glit.data.schema import PICTURES, PICTURES_SCHEMA
-from glit.dataset.manifest import describe_data_file, describe_file
-from glit.dataset.mini_models import dataset_caution
+from glit.dataset.columns import RowGroup
+from glit.dataset.manifest import describe_file
 from glit.errors import InputError
 from glit.images import decode
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import map_ahead
-from glit.stages.pack import Pack, writer_options
+from glit.stages.pack import Pack
 from glit.storage.store import Store
 
 if TYPE_CHECKING:
@@ -77,51 +78,39 @@ def export_annotations(
         raise InputError("--to annotations: writes whole datasets; use glit select --where first")
     if PICTURES in before.files:
         raise InputError(f"{dataset.path}: has no pictures")
-    (folder / "data").mkdir()
-    files = {}
     with (
         ThreadPoolExecutor(usable_cores()) as pool,
         pq.ParquetWriter(folder / PICTURES, PICTURES_SCHEMA, **PINNED) as pictures,
     ):
-        for name in dataset.files:
-            number, schema = 0, dataset.schema
-            with pq.ParquetWriter(folder / name, schema, **writer_options(schema)) as writer:
-                for index, place in enumerate(dataset.places):
-                    if place.path != name:
-                        continue
-                    group = dataset.row_group(index)
-                    told = map_ahead(
-                        pool, lambda row, of=group: _told(of.image(row), thumbnails),
-                        range(len(group)), most=2 * usable_cores(),
-                    )  # fmt: skip
-                    ids = group.table["sample_id"].to_pylist()
-                    rows = [{"sample_id": i, **each} for i, each in zip(ids, told, strict=True)]
-                    pictures.write_table(pa.Table.from_pylist(rows, schema=PICTURES_SCHEMA))
-                    table = _without_bytes(group.table)
-                    writer.write_table(table, row_group_size=max(1, len(table)))
-                    number += len(table)
-                    report(len(table))
-            files[name] = describe_data_file(folder / name, number)
-    source = Store(dataset.path)
-    for name in before.files.keys() - files.keys():
-        (folder / name).write_bytes(source.read(name))
-    files[PICTURES] = describe_file(folder / PICTURES, len(dataset))
+
+        def change(group: RowGroup) -> tuple[pa.Table, dict[int, Drop]]:
+            prints = map_ahead(
+                pool, lambda row: _fingerprint(group.image(row), thumbnails), range(len(group)),
+                most=2 * usable_cores(),
+            )  # fmt: skip
+            ids = group.table["sample_id"].to_pylist()
+            rows = [{"sample_id": i, **own} for i, own in zip(ids, prints, strict=True)]
+            pictures.write_table(pa.Table.from_pylist(rows, schema=PICTURES_SCHEMA))
+            return _without_bytes(group.table), {}
+
+        made = change_rows(dataset, folder, change, report=report)
     # boxes are in the frame that the rows state, so a limit of its sides needs no mention
     pack = {**before.recipe.table(Pack.name), "image_store": "path", "max_side": 0}
     manifest = dataclasses.replace(
-        before,
-        recipe=before.recipe.with_table(Pack.name, pack),
-        files={**before.files, **files},
+        made,
+        recipe=made.recipe.with_table(Pack.name, pack),
+        files={**made.files, PICTURES: describe_file(folder / PICTURES, len(dataset))},
     )
     finish(
         folder, manifest, name=folder.name.strip(".").removesuffix(".partial"),
-        caution=dataset_caution(dataset), certificates=before.certificates,
+        sources=[dataset], certificates=before.certificates,
     )  # fmt: skip
+    source = Store(dataset.path)
     if source.exists("README.md"):  # with what a person wrote into it
         (folder / "README.md").write_bytes(source.read("README.md"))
 
 
-def _told(data: bytes, thumbnails: bool) -> dict[str, Any]:
+def _fingerprint(data: bytes, thumbnails: bool) -> dict[str, Any]:
     pixels = decode(data)
     return {
         "pixels_sha256": pixels_sha256(pixels),

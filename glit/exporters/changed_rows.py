@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -12,27 +11,30 @@ from glit.dataset.reader import Dataset
 from glit.dataset.row import Row
 
 
-class ChangedRows(Dataset, ABC):
-    """The same dataset, perhaps narrowed to some rows, with :meth:`change` applied to each row that
-    is read. Tables are those of the dataset, unless a subclass changes them too.
+class ChangedRows(Dataset):
+    """The same dataset, perhaps narrowed to some rows, with a map over what is read of it.
 
     Args:
         whole: the dataset.
+        row: returns a row as it is exported.
+        table: returns a table so, whose columns are some of the dataset's. By default tables are
+            those of the dataset.
     """
 
-    def __init__(self, whole: Dataset) -> None:
+    def __init__(
+        self,
+        whole: Dataset,
+        row: Callable[[Row], Row],
+        table: Callable[[pa.Table], pa.Table] = lambda table: table,
+    ) -> None:
         vars(self).update(vars(whole))
-        self._whole = whole
-
-    @abstractmethod
-    def change(self, row: Row) -> Row:
-        """Return the row as it is exported."""
+        self._whole, self._row, self._table = whole, row, table
 
     def rows(self, *, images: bool = True) -> Iterator[Row]:
-        return map(self.change, self._whole.rows(images=images))
+        return map(self._row, self._whole.rows(images=images))
 
     def __getitem__(self, number: int) -> Row:
-        return self.change(self._whole[number])
+        return self._row(self._whole[number])
 
     def table(self, *args: Any, **options: Any) -> pa.Table:
-        return self._whole.table(*args, **options)
+        return self._table(self._whole.table(*args, **options))

@@ -6,9 +6,8 @@ import warnings
 from collections import Counter
 from dataclasses import replace
 
-from glit.dataset.reader import Dataset
+from glit.dataset.manifest import RecordedRecipe
 from glit.dataset.row import Row
-from glit.exporters.changed_rows import ChangedRows
 from glit.images import encode_png, upright_file
 from glit.images.location import without_location
 
@@ -18,22 +17,22 @@ _LESS_READ = {"webdataset": "open_clip takes only jpg, jpeg, png and webp from a
 _AVIF = "Pillow before 11.3 and many builds of OpenCV do not read avif"
 
 
-class CommonPictures(ChangedRows):
-    """The same dataset, its pictures without coordinates unless ``pack.keep_location`` kept them;
-    pictures that are not JPEG, PNG or WebP are counted, and become PNG of the pixels that models
-    are given, if that is wanted."""
+class CommonPictures:
+    """A map over rows: pictures lose their coordinates unless ``pack.keep_location`` kept them;
+    those that are not JPEG, PNG or WebP are counted, and become PNG of the pixels that models are
+    given, if that is wanted."""
 
-    def __init__(self, whole: Dataset, *, reencode: bool) -> None:
-        super().__init__(whole)
+    def __init__(self, recipe: RecordedRecipe, *, reencode: bool) -> None:
+        self._keep_location = recipe.table("pack").get("keep_location")
         self._reencode = reencode
         self._others: dict[str, str] = {}
         """By sample, the suffix of its picture."""
 
-    def change(self, row: Row) -> Row:
+    def __call__(self, row: Row) -> Row:
         """The row, with a picture that readers decode."""
         if row.image is None:
             return row
-        if not self.manifest.recipe.table("pack").get("keep_location"):
+        if not self._keep_location:
             row = replace(row, image=without_location(row.image))
         data = row.image
         if data is None or is_common(data):

@@ -26,6 +26,7 @@ from glit.data.schema import CAPTIONS, META_HUGGINGFACE, has_captions, hf_featur
 from glit.dataset.card import figures_section
 from glit.dataset.row import captions_of
 from glit.dataset.statistics import narrowed_statistics
+from glit.errors import InputError
 from glit.exporters.annotations import pixels_sha256, thumbnail
 from glit.exporters.hf_card import hub_card
 from glit.exporters.parts import NO_CATEGORY, category_of, local_of, write_tables, xywh
@@ -108,7 +109,13 @@ def export_hf(
         images: False leaves out ``image``, the preview and the card's pictures; rows then have the
             file's ``source_path`` and the hash of its pixels. ``image_id`` is that of its bytes.
         thumbnails: with that, whether rows have a thumbnail.
+
+    Raises:
+        InputError: there are pictures, and thumbnails are to be left out.
+        DatasetError: a file of the dataset is damaged.
     """
+    if images and not thumbnails:
+        raise InputError("--no-thumbnails: --to hf has none beside pictures; add --without-images")
     names = _labels(dataset)
     features = _features(names)
     schema = _SCHEMA

@@ -9,34 +9,25 @@ import pyarrow as pa
 
 from glit.data.records import GRID_SOURCES
 from glit.dataset.row import Row, is_grounded, masks_of
-from glit.exporters.changed_rows import ChangedRows
 
 
-class WithoutGrid(ChangedRows):
-    """The same dataset without the regions that come from the grid, and without their pairs."""
-
-    def change(self, row: Row) -> Row:
-        """The row without them."""
-        return without_grid(row)
-
-    def table(self, *args: Any, **options: Any) -> pa.Table:
-        """The columns ``regions`` and ``pairs`` without them, as far as they are asked for."""
-        table = super().table(*args, **options)
-        if "regions" not in table.column_names:
-            return table
-        every = table["regions"].to_pylist()
-        kept = [[n for n, r in enumerate(own) if r["source"] not in GRID_SOURCES] for own in every]
-        changed = {"regions": [[own[n] for n in ns] for own, ns in zip(every, kept, strict=True)]}
-        if "pairs" in table.column_names:
-            changed["pairs"] = [
-                _moved(own, {old: new for new, old in enumerate(ns)})
-                for own, ns in zip(table["pairs"].to_pylist(), kept, strict=True)
-            ]
-        for name, values in changed.items():
-            at = table.column_names.index(name)
-            field = table.schema.field(at)
-            table = table.set_column(at, field, pa.array(values, field.type))
+def table_without_grid(table: pa.Table) -> pa.Table:
+    """The columns ``regions`` and ``pairs`` without the regions of the grid; others as they are."""
+    if "regions" not in table.column_names:
         return table
+    every = table["regions"].to_pylist()
+    kept = [[n for n, r in enumerate(own) if r["source"] not in GRID_SOURCES] for own in every]
+    changed = {"regions": [[own[n] for n in ns] for own, ns in zip(every, kept, strict=True)]}
+    if "pairs" in table.column_names:
+        changed["pairs"] = [
+            _moved(own, {old: new for new, old in enumerate(ns)})
+            for own, ns in zip(table["pairs"].to_pylist(), kept, strict=True)
+        ]
+    for name, values in changed.items():
+        at = table.column_names.index(name)
+        field = table.schema.field(at)
+        table = table.set_column(at, field, pa.array(values, field.type))
+    return table
 
 
 def without_grid(row: Row) -> Row:

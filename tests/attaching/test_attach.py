@@ -423,10 +423,14 @@ def test_what_cannot_be_attached_is_refused(built, published, tmp_path):
             output=tmp_path / "some",
             where="width > 99999 OR 1=1 AND sample_id < '8'",
         )
-    with pytest.raises(InputError, match="--without-images"):
-        glit.export(built, to="coco", output=tmp_path / "coco", images=False)
-    with pytest.raises(InputError, match="--no-thumbnails"):
-        glit.export(built, to="coco", output=tmp_path / "coco", thumbnails=False)
+    for to, options, message in (
+        ("coco", {"images": False}, "--without-images: .* want --to hf or annotations"),
+        ("coco", {"thumbnails": False}, "--no-thumbnails: .* want --to hf or annotations"),
+        ("hf", {"thumbnails": False}, "add --without-images"),
+    ):
+        with pytest.raises(InputError, match=message):
+            glit.export(built, to=to, output=tmp_path / to, **options)
+        assert not (tmp_path / to).exists()
 
 
 def test_hf_without_images_is_read_by_datasets(built, tmp_path):

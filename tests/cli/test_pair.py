@@ -32,7 +32,7 @@ PAIRS_THAT_WAIT = """
 import sys, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from glit.curate.pair_again import end_with_parent
+from glit.curate.derive import end_with_parent
 context = get_context("forkserver")
 with ProcessPoolExecutor(2, mp_context=context, initializer=end_with_parent) as pool:
     pool.submit(pow, 2, 2).result()

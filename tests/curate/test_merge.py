@@ -13,7 +13,7 @@ import pytest
 from building import run_build
 
 import glit
-from glit.curate import rewrite
+from glit.curate import row_writer
 from glit.data.schema import META_TOKENIZER
 from glit.dataset.croissant import CROISSANT
 from glit.dataset.recorded_rules import scores_of
@@ -199,7 +199,7 @@ def test_ctrl_c_leaves_nothing(halves, tmp_path, monkeypatch):
     def stops(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rewrite, "describe_data_file", stops)
+    monkeypatch.setattr(row_writer, "describe_data_file", stops)
     with pytest.raises(KeyboardInterrupt):
         glit.merge(halves, tmp_path / "new")
     assert [*tmp_path.iterdir()] == []

@@ -9,7 +9,7 @@ import pytest
 from building import run_build
 
 import glit
-from glit.curate import rewrite as module
+from glit.curate import derive as module
 from glit.errors import InputError, RecipeError
 from glit.plain import as_plain
 from glit.storage.store import Store
@@ -21,12 +21,13 @@ def data(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((folder / "data").iterdir())}
 
 
-@pytest.mark.parametrize("store", ["bytes", "path"])
-def test_the_bytes_and_the_fingerprints_of_a_build(scenes, tmp_path, store):
+@pytest.mark.parametrize(
+    "setting", ["pack.image_store=bytes", "pack.image_store=path", "negatives.enabled=true"]
+)
+def test_the_bytes_and_the_fingerprints_of_a_build(scenes, tmp_path, setting):
     common = {"captions": scenes / "captions.jsonl", "limit": 12}
-    stored = f"pack.image_store={store}"
-    run_build(scenes / "images", tmp_path / "plain", overrides=[stored], **common)
-    run_build(scenes / "images", tmp_path / "built", overrides=[stored, *CENTRED], **common)
+    run_build(scenes / "images", tmp_path / "plain", overrides=[setting], **common)
+    run_build(scenes / "images", tmp_path / "built", overrides=[setting, *CENTRED], **common)
     again = glit.pair(tmp_path / "plain", tmp_path / "again", settings=CENTRED)
     assert data(tmp_path / "again") == data(tmp_path / "built") != data(tmp_path / "plain")
     built = json.loads((tmp_path / "built" / "manifest.json").read_text())
@@ -34,6 +35,8 @@ def test_the_bytes_and_the_fingerprints_of_a_build(scenes, tmp_path, store):
     assert as_plain(again.manifest.files) == built["files"]
     assert again.manifest.recipe.tables["pair"] == built["recipe"]["pair"]
     assert glit.verify(tmp_path / "again") == []
+    cards = [(tmp_path / name / "README.md").read_text() for name in ("again", "built")]
+    assert cards[0] == cards[1].replace("built", "again")
 
 
 def test_a_recipe_with_phrases_wants_them_scored(scenes, tmp_path):

@@ -18,7 +18,7 @@ from building import data_bytes, run_build
 from PIL import Image
 
 import glit
-from glit.curate import rewrite
+from glit.curate import row_writer
 from glit.dataset.query import query
 from glit.errors import DatasetError, InputError, UserError
 from glit.plain import as_plain
@@ -193,7 +193,7 @@ def test_large_and_small_row_groups_are_cut_as_the_packer_cuts(scenes, tmp_path,
     assert data_bytes(tmp_path / "old") == data_bytes(
         Path(glit.select(tmp_path / "old", tmp_path / "all").path)
     )
-    monkeypatch.setattr(rewrite, "ROW_GROUP_BYTES", 2 * rewrite.ROW_OVERHEAD_BYTES)
+    monkeypatch.setattr(row_writer, "ROW_GROUP_BYTES", 2 * row_writer.ROW_OVERHEAD_BYTES)
     small = glit.select(tmp_path / "old", tmp_path / "small")
     assert max(place.num_rows for place in small.places) <= 2
     assert tables(tmp_path / "small").equals(tables(tmp_path / "old"))
@@ -229,7 +229,7 @@ def test_ctrl_c_leaves_nothing(built, tmp_path, monkeypatch):
     def stops(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rewrite, "describe_data_file", stops)
+    monkeypatch.setattr(row_writer, "describe_data_file", stops)
     with pytest.raises(KeyboardInterrupt):
         glit.select(built, tmp_path / "new", sample=3)
     assert [*tmp_path.iterdir()] == []
@@ -238,11 +238,11 @@ def test_ctrl_c_leaves_nothing(built, tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 import glit
-from glit.curate import rewrite
+from glit.curate import derive
 from glit.storage.folder_lock import folder_lock
-rewrite.finish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+derive.finish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 from glit.curate import select_rows
-select_rows.finish = rewrite.finish
+select_rows.finish = derive.finish
 glit.split(sys.argv[1], sys.argv[2], {"a": 0.5, "b": 0.5})
 """
 

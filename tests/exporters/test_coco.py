@@ -91,7 +91,7 @@ def test_a_pair_that_the_whole_image_wins_is_no_regions_sentence(scenes, tmp_pat
         overrides=["pair.rule=lism"], limit=12,
     )  # fmt: skip
     done = run_glit("export", tmp_path / "dataset", "--to", "coco", "-o", tmp_path / "coco")
-    assert done.output == f"12 images: {tmp_path / 'coco'}\nread by: pycocotools\n"
+    assert done.output == f"12 images: {tmp_path / 'coco'}\nread by: pycocotools, FiftyOne\n"
     pairs = [pair for row in Dataset(tmp_path / "dataset") for pair in row.pairs]
     local = sum(not pair.global_wins for pair in pairs)
     instances = COCO(tmp_path / "coco" / "instances.json")

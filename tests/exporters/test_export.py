@@ -14,8 +14,9 @@ from glit.dataset.reader import Dataset
 from glit.dataset.select import narrowed
 from glit.errors import DatasetError, InputError, UserError
 from glit.exporters import EXPORTERS, ExportFormat, export
+from glit.exporters.changed_rows import ChangedRows
 from glit.exporters.common_pictures import CommonPictures
-from glit.exporters.without_grid import WithoutGrid
+from glit.exporters.without_grid import table_without_grid, without_grid
 
 
 def test_a_format_that_does_not_exist(built, tmp_path):
@@ -81,7 +82,12 @@ def test_a_card_tells_of_the_rows_that_are_exported(built_by_mini, tmp_path, run
 def test_rows_of_a_narrowed_and_changed_dataset_are_its_own(built):
     whole = glit.open_dataset(built)
     some = narrowed(whole, f"source_path = '{whole[0].source_path}'")
-    for view in (some, WithoutGrid(some), CommonPictures(some, reencode=True)):
+    pictures = CommonPictures(some.manifest.recipe, reencode=True)
+    for view in (
+        some,
+        ChangedRows(some, without_grid, table_without_grid),
+        ChangedRows(some, pictures),
+    ):
         assert [row.sample_id for row in view.rows()] == [whole[0].sample_id]
         assert len(view.table(["regions"], row_group=0)) == 1
     assert len(pickle.loads(pickle.dumps(some))) == 1

@@ -101,10 +101,10 @@ def unsafe(tmp_path_factory) -> Dataset:
     return Dataset(folder / "out")
 
 
-@pytest.mark.parametrize("to", ["coco", "fiftyone", "goal", "grit", "mdetr", "odvg"])
+@pytest.mark.parametrize("to", ["coco", "goal", "grit", "mdetr", "odvg"])
 def test_an_altered_name_is_never_that_of_another_image(unsafe, tmp_path, to):
     export(unsafe, to=to, output=tmp_path / to)
-    folder = tmp_path / to / ("data" if to == "fiftyone" else "images")
+    folder = tmp_path / to / "images"
     ids = {row.source_path: row.sample_id for row in unsafe}
     wanted = {
         "q?x.png": f"{ids['q?x.png']}.png", "q_x.png": "q_x.png",
@@ -143,7 +143,7 @@ def test_regions_of_the_grid_stay_behind(mixed, tmp_path):
     assert all("segmentation" in each for each in annotations)
 
 
-@pytest.mark.parametrize("to", ["hf", "goal", "webdataset", "odvg", "grit", "mdetr", "fiftyone"])
+@pytest.mark.parametrize("to", ["hf", "goal", "webdataset", "odvg", "grit", "mdetr"])
 def test_every_format_of_rows_goes_without_them(mixed, tmp_path, to):
     export(mixed, to=to, output=tmp_path / "all")
     export(mixed, to=to, output=tmp_path / "some", grid=False)

@@ -200,41 +200,8 @@ def read_lance(folder):
     return pairs, boxes
 
 
-def read_fiftyone(folder):
-    """By the layout's own rules: FiftyOne wants a MongoDB (docs/experiments.md has it reading)."""
-    described = json.loads((folder / "metadata.json").read_text())
-    fields = {field["name"]: field for field in described["sample_fields"]}
-    pairs, boxes, ids = {}, {}, []
-    for sample in json.loads((folder / "samples.json").read_text())["samples"]:
-        assert set(sample) - {"_id"} == set(fields) - {"id"}
-        width, height = size_of(folder / sample["filepath"])
-        assert (sample["metadata"]["width"], sample["metadata"]["height"]) == (width, height)
-        scale = np.array([width, height] * 2)
-        for name in ("regions", "pairs"):
-            (inner,) = fields[name]["fields"]
-            known = {field["db_field"] for field in inner["fields"]}
-            for each in sample[name]["detections"]:
-                assert set(each) - {"_cls"} <= known and each["_cls"] == "Detection"
-                ids.append(each["_id"]["$oid"])
-        boxes[sample["sample_id"]] = [
-            corners(np.array(each["bounding_box"]) * scale)
-            for each in sample["regions"]["detections"]
-        ]
-        for each in sample["pairs"]["detections"]:
-            assert sample["caption"][each["char_start"] : each["char_end"]] == each["label"]
-            assert sample["sentences"][each["sentence"]] == each["label"]
-        pairs[sample["sample_id"]] = sorted(
-            ((each["char_start"], each["char_end"]),
-             corners(np.array(each["bounding_box"]) * scale))
-            for each in sample["pairs"]["detections"]
-        )  # fmt: skip
-    assert len(set(ids)) == len(ids) and all(len(each) == 24 for each in ids)
-    return pairs, boxes
-
-
 READERS = {
     "coco": read_coco,
-    "fiftyone": read_fiftyone,
     "goal": read_goal,
     "grit": read_grit,
     "hf": read_hf,
@@ -316,7 +283,9 @@ def test_lance_searches_the_embeddings_of_a_clip(with_lism, tmp_path, run_glit):
 
 
 def test_only_lance_takes_embeddings(with_lism, tmp_path):
-    with pytest.raises(InputError, match="--to coco has no place for them"):
+    with pytest.raises(
+        InputError, match="--embeddings: --to coco does not take it; want --to lance"
+    ):
         export(with_lism, to="coco", output=tmp_path / "out", embeddings="mini-matcher")
 
 

@@ -220,14 +220,16 @@ def test_verdicts_edited_by_hand_are_noticed(certified, tmp_path):
     assert "does not hold" in faults[1]
 
 
-def test_other_pairs_void_it_aloud(certified, tmp_path, run_glit):
-    for words in (
-        ("select", certified, "-o", tmp_path / "some", "--sample", "20"),
-        ("pair", certified, "-o", tmp_path / "other", "--set", "pair.min_probability=0.9"),
-    ):
+def test_other_pairs_void_it_aloud(scenes, certified, tmp_path, run_glit):
+    plain = scenes[0].path
+    for number, words in enumerate((
+        ("select", certified, "--sample", "20"),
+        ("pair", certified, "--set", "pair.min_probability=0.9"),
+        ("merge", plain, certified),
+    )):  # fmt: skip
+        folder = tmp_path / f"{number}"
         with pytest.warns(UserWarning, match="the certificate is void here"):
-            assert run_glit(*words).code == 0
-        folder = words[3]
+            assert run_glit(*words, "-o", folder).code == 0
         assert glit.open_dataset(folder).manifest.certificates == ()
         assert not (folder / "verdicts-pairs.jsonl").exists() and [*glit.verify(folder)] == []
 

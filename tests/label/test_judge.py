@@ -119,6 +119,10 @@ def certify(dataset, built, tmp_path, judged, wrong) -> None:
         assert [*glit.verify(tmp_path / f"{name}-made")] == []
     assert most["with"] < most["plain"]
     assert (tmp_path / "with-made" / "judged-pairs.jsonl").exists()
+    again = tmp_path / "again"
+    glit.certify(tmp_path / "with-made", tmp_path / "plain.jsonl", output=again)
+    assert [*glit.verify(again)] == [] and not (again / "judged-pairs.jsonl").exists()
+    assert "judged-pairs.jsonl" not in glit.open_dataset(again).manifest.files
     with pytest.raises(InputError, match="wants the file that it was made with"):
         glit.certify(built, file)
 

@@ -26,9 +26,9 @@ def make(inputs: Path) -> None:
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from glit.curate.rewrite import finish
 
     import glit
-    from glit.curate.rewrite import finish
     from glit.dataset.manifest import describe_data_file
     from glit.stages.pack import writer_options
 
