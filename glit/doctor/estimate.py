@@ -22,7 +22,8 @@ from glit.storage.members import stem
 
 PILOT_IMAGES = 8
 PILOT_S = 180
-"""A recipe that has not finished its images by then is only said to be slower than that."""
+"""A recipe that has not finished its images by then is not measured: nobody knows how much of it
+was loading."""
 _STAND_IN = (
     "A wide view with several things in it stands before a plain background. On the left there is "
     "something large, and its edge is in shadow. Beside it lies a smaller object with a bright "
@@ -45,8 +46,6 @@ class Pace:
     workers: int
     """On this machine: a processor's cores share images out, a GPU is counted as one worker."""
     why_not: str = ""
-    slower: bool = False
-    """The time was cut off: it takes longer than ``seconds``."""
 
     def hours(self, images: int) -> float | None:
         """Hours for a number of images, with all workers."""
@@ -58,14 +57,10 @@ class Pace:
         """The estimate as a line of text."""
         if self.seconds is None:
             return f"not measured: {self.why_not}"
-        more = "more than " if self.slower else ""
         hours = self.hours(images)
         assert hours is not None
         with_workers = f" with {self.workers} workers" if self.workers > 1 else ""
-        return (
-            f"{more}{self.seconds:.2g} s an image; {more}{duration(hours * 3600)} for {images}"
-            f"{with_workers}"
-        )
+        return f"{self.seconds:.2g} s an image; {duration(hours * 3600)} for {images}{with_workers}"
 
 
 def pace(
@@ -98,9 +93,6 @@ def pace(
         found = _run([str(inside), f"{folder}/dataset", name, *settings])
     if isinstance(found, str):
         return Pace(recipe=name, seconds=None, loading_s=0, workers=workers, why_not=found)
-    if found is None:
-        least = PILOT_S / len(sample)
-        return Pace(recipe=name, seconds=least, loading_s=0, workers=workers, slower=True)
     return Pace(
         recipe=name,
         seconds=sum(found["work_s"].values()) / len(sample),
@@ -115,15 +107,15 @@ def _suffix(path: str) -> str:
     return found if found in IMAGE_SUFFIXES else ".png"
 
 
-def _run(arguments: list[str]) -> dict[str, Any] | str | None:
-    """Run the pilot: its measurement, its failure, or None on a timeout."""
+def _run(arguments: list[str]) -> dict[str, Any] | str:
+    """Run the pilot: its measurement, or why there is none."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "glit.doctor.pilot", *arguments],
             capture_output=True, text=True, timeout=PILOT_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return None
+        return f"its images were not done after {PILOT_S:g} s, loading of its models included"
     lines = done.stdout.strip().splitlines()
     if done.returncode == 0 and lines:
         return json.loads(lines[-1])

@@ -201,8 +201,10 @@ def test_a_recipe_that_takes_too_long_is_cut_off(monkeypatch, scenes):
     monkeypatch.setattr(pace, "PILOT_S", 0.05)
     seen, _ = inputs.look_at_images(str(scenes / "images"), MINI)
     found = pace.pace(seen, MINI, "mini", [], device="cuda")
-    assert found.slower and found.workers == 1
-    assert found.line(1000).startswith("more than ")
+    assert found.workers == 1 and found.hours(1000) is None
+    assert found.line(1000) == (
+        "not measured: its images were not done after 0.05 s, loading of its models included"
+    )
 
 
 def test_a_trial_that_fails_says_why(monkeypatch, scenes, tmp_path):
