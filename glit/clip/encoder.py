@@ -24,7 +24,7 @@ from glit.clip.image_processor import Preprocessing
 from glit.clip.pooling import masked_mean
 from glit.clip.preprocess import fit_image, vision_side
 from glit.clip.text_rows import TextRows
-from glit.clip.text_tokens import rows_agree, tokens_alone, tokens_in_rows
+from glit.clip.text_tokens import tokens_in_rows
 from glit.data.geometry import Boxes
 from glit.gpu.convolutions import no_tf32_convolutions
 from glit.gpu.copies import upload
@@ -62,7 +62,6 @@ class ClipEncoder(nn.Module):
         """D, the width of the shared space."""
         self.context = int(model.text_model.config.max_position_embeddings)
         """Text window in tokens."""
-        self._text_tokens = tokens_in_rows if rows_agree(model.text_model) else tokens_alone
         self.mean_3: Tensor
         self.std_3: Tensor
         self.register_buffer("mean_3", torch.tensor(mean) * 255, persistent=False)
@@ -182,7 +181,7 @@ class ClipEncoder(nn.Module):
         end token, its last one.
         """
         tower = self.clip.text_model
-        tokens_XH = self._text_tokens(tower, texts)
+        tokens_XH = tokens_in_rows(tower, texts)
         ends_TH = tower.final_layer_norm(tokens_XH[texts.offset_T + texts.length_T - 1])
         embedding_TD = F.normalize(self.clip.text_projection(ends_TH).float(), dim=-1)
         return tokens_XH, embedding_TD

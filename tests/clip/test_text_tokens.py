@@ -1,78 +1,44 @@
-"""Texts in rows have the features that they have alone, or else are run alone."""
+"""Texts in rows have the features that they have alone."""
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import pytest
 import torch
+from torch import Tensor
 from transformers import CLIPModel
-from transformers.models.clip.modeling_clip import CLIPEncoder
 
-from glit.clip.encoder import ClipEncoder
 from glit.clip.text_rows import lay_out
-from glit.clip.text_tokens import tokens_alone, tokens_in_rows
-from glit.runtime.verified_paths import FastPathWarning
+from glit.clip.text_tokens import tokens_in_rows
 
-pytestmark = pytest.mark.usefixtures("fresh_verdicts")
-TEXTS = lay_out(
-    [list(range(i, i + length)) for i, length in enumerate([3, 9, 5, 12, 2])], context=77, pad_id=0
-)
+TEXTS = [list(range(i, i + length)) for i, length in enumerate([3, 9, 5, 12, 2])]
 
 
-@pytest.fixture
-def model(tiny_clip):
-    return CLIPModel.from_pretrained(tiny_clip)
-
-
-def make_encoder(model):
-    return ClipEncoder(model, mean=(0.5,) * 3, std=(0.2,) * 3)
-
-
-def in_texts(flat):
-    return flat[TEXTS.text_id_RW.flatten() >= 0]
-
-
-def test_tokens_and_gradients_are_the_same_both_ways(model):
-    found, gradients = [], []
-    for tokens in (tokens_in_rows, tokens_alone):
-        model.zero_grad()
-        found.append(in_texts(tokens(model.text_model, TEXTS)))
-        found[-1].square().sum().backward()
-        gradients.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
-    assert len(in_texts(torch.arange(TEXTS.input_ids_RW.numel()))) == 31
-    torch.testing.assert_close(found[0], found[1])
-    assert gradients[0].keys() == gradients[1].keys() and len(gradients[0]) > 20
-    for name, gradient in gradients[0].items():
-        torch.testing.assert_close(gradient, gradients[1][name], rtol=1e-4, atol=1e-4)
+def tokens_alone(tower) -> Tensor:
+    """The public forward on each text in a row of its own."""
+    inputs: list[Tensor] = []
+    hook = tower.final_layer_norm.register_forward_pre_hook(lambda _, x: inputs.append(x[0][0]))
+    for ids in TEXTS:
+        tower(input_ids=torch.tensor([ids]))
+    hook.remove()
+    return torch.cat(inputs)
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_with_this_transformers_texts_share_rows(model, attention):
+def test_tokens_and_gradients_are_those_of_each_text_alone(tiny_clip, attention):
+    model = CLIPModel.from_pretrained(tiny_clip)
     model.set_attn_implementation(attention)
-    model.train()
-    encoder = make_encoder(model)
-    assert encoder._text_tokens is tokens_in_rows
-    assert all(module.training for module in model.text_model.modules())
-
-
-@pytest.mark.parametrize("change", ["raises", "gives other numbers"])
-def test_with_another_transformers_each_text_is_alone(model, monkeypatch, change):
-    wanted = make_encoder(model).encode_texts(TEXTS)
-    real = CLIPEncoder.forward
-
-    def forward(self, inputs_embeds, attention_mask=None, is_causal=True, **named):
-        """Another release: it refuses masks but its own, or takes no notice of others."""
-        if change == "raises" and not is_causal:
-            raise TypeError("unexpected keyword argument 'is_causal'")
-        return real(self, inputs_embeds, None, is_causal=True, **named)
-
-    monkeypatch.setattr(CLIPEncoder, "forward", forward)
-    monkeypatch.setattr("glit.runtime.verified_paths._verdicts", {})
-    with pytest.warns(FastPathWarning, match=f"transformers {version('transformers')}") as seen:
-        encoder = make_encoder(model)
-        make_encoder(model)
-    assert len(seen) == 1 and encoder._text_tokens is tokens_alone
-    tokens, embeddings = encoder.encode_texts(TEXTS)
-    torch.testing.assert_close(in_texts(tokens), in_texts(wanted[0]))
-    torch.testing.assert_close(embeddings, wanted[1])
+    rows = lay_out(TEXTS, context=77, pad_id=0)
+    slots = torch.cat(
+        [torch.arange(n) + at for at, n in zip(rows.offset_T, rows.length_T, strict=True)]
+    )
+    assert len(rows.input_ids_RW) < len(TEXTS) and len(slots) == 31
+    features, gradients = [], []
+    for one in (tokens_in_rows(model.text_model, rows)[slots], tokens_alone(model.text_model)):
+        model.zero_grad()
+        one.square().sum().backward()
+        features.append(one)
+        gradients.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
+    torch.testing.assert_close(features[0], features[1])
+    assert gradients[0].keys() == gradients[1].keys() and len(gradients[0]) > 20
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradient, gradients[1][name], rtol=1e-4, atol=1e-4)

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from glit.clip.text_rows import TextRows
-from glit.clip.text_tokens import rows_agree, tokens_alone, tokens_in_rows
+from glit.clip.text_tokens import tokens_in_rows
 from glit.training.objectives.f_cast.vision import through
 
 if TYPE_CHECKING:
@@ -45,11 +45,10 @@ class TwoStageText(nn.Module):
         self.positions = nn.Parameter(torch.randn(1 + num_chunks, width) * 0.01)
         self.part_projection = model.text_projection
         self.whole_projection = copy.deepcopy(model.text_projection)
-        self._tokens = tokens_in_rows if rows_agree(tower) else tokens_alone
 
     def chunks(self, texts: TextRows) -> Float[Tensor, "t w"]:
         """t_sub of every text: its end token (Eq. 1 and 2)."""
-        tokens = self._tokens(self.first, texts)
+        tokens = tokens_in_rows(self.first, texts)
         return self.first.final_layer_norm(tokens[texts.offset_T + texts.length_T - 1])
 
     def parts(self, chunk: Float[Tensor, "... w"]) -> Float[Tensor, "... d"]:
