@@ -111,15 +111,18 @@ def test_a_row_with_several_faults_has_a_line_for_each(built_copy):
         rows[0]["sentences"][0].update(in_window=False)
         rows[0]["image"].update(bytes=b"no")
         rows[0]["pairs"].pop()  # which no rule can say of a row like this
-        rows[1]["regions"][0].update(label=None)
+        rows[1].update(caption=None)
         rows[2]["pairs"].pop()
+        rows[3]["regions"][0].update(score=float("inf"))
 
     rewrite(built_copy, change)
     name = f"data/{first_file(built_copy).name}"
     paths = pq.read_table(built_copy / name, columns=["source_path"])["source_path"].to_pylist()
     lines = [line.removeprefix(f"{name}: ") for line in verify(str(built_copy))]
-    assert [line.partition(": ")[0] for line in lines] == [paths[0]] * 3 + paths[1:3]
-    for line, said in zip(lines, ("box", "decoded", "in_window", "label", "7 pairs"), strict=True):
+    assert [line.partition(": ")[0] for line in lines] == [paths[0]] * 3 + paths[1:4]
+    for line, said in zip(
+        lines, ("box", "decoded", "in_window", "caption is null", "7 pairs", "score"), strict=True
+    ):
         assert said in line
 
 
