@@ -26,9 +26,9 @@ def make(inputs: Path) -> None:
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
-    from glit.curate.rewrite import finish
 
     import glit
+    from glit.curate.derive import finish
     from glit.dataset.manifest import describe_data_file
     from glit.stages.pack import writer_options
 
@@ -60,7 +60,7 @@ def make(inputs: Path) -> None:
         without_pair=ROWS if dataset.manifest.counts.without_pair else 0,
     )  # fmt: skip
     manifest = dataclasses.replace(dataset.manifest, counts=counts, files=files)
-    finish(folder, manifest, name="million", caution="")
+    finish(folder, manifest, name="million", sources=())
 
 
 def _ids(rows: Iterable[tuple[str]]) -> list[Any]:
