@@ -1,4 +1,4 @@
-"""Masks as run lengths, in the layout of COCO and SA-1B. Pure NumPy.
+"""Masks as run lengths, in the layout of COCO and SA-1B.
 
 Runs follow the columns of a mask from the top left, zeros first, and add up to its pixels. They
 come as a list of numbers, or compressed: every number in characters of five bits, lowest first,
@@ -9,6 +9,7 @@ the run two before.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -47,15 +48,11 @@ def compress_rle(runs: Sequence[int]) -> str:
     >>> compress_rle([2, 2, 5, 3])
     '2251'
     """
-    numbers = [runs[i] - (runs[i - 2] if i > 2 else 0) for i in range(len(runs))]
-    found = bytearray()
-    for number in numbers:
-        more = True
-        while more:
-            bits, number = number & 31, number >> 5
-            more = number != (-1 if bits & 16 else 0)
-            found.append(bits + 32 * more + ord("0"))
-    return found.decode("ascii")
+    from pycocotools import mask as coco  # a tenth of a second that others need not wait
+
+    size = [int(sum(runs)), 1]
+    plain: Any = {"size": size, "counts": [*runs]}
+    return coco.frPyObjects(plain, *size)["counts"].decode("ascii")
 
 
 def mask_text(mask: Bool[np.ndarray, "h w"], *, height: int, width: int) -> str:
