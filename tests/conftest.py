@@ -52,11 +52,7 @@ class Done(NamedTuple):
     errors: str
 
 
-TOGETHER = (
-    "smoke/test_docs.py",
-    "tools/test_demo.py",
-    "test_plugins.py",
-    "test_bad_inputs.py",
+WITH_RAY = (
     "executors/test_on_ray.py",
     "executors/test_kills_on_ray.py",
     "executors/test_ray_pool.py",
@@ -64,16 +60,21 @@ TOGETHER = (
     "executors/test_cluster.py",
     "training/test_launch.py",
     "cli/test_build.py",
-    "tools/test_faults.py",
+    "test_plugins.py",
 )
-"""Files whose tests start processes of their own (Ray, torchrun, command lines): one tester has them
-all, one after the other. Beside each other they take ten times as long; and they share ``warm_glit``."""
+"""Files whose tests start Ray or torchrun. Beside each other they take ten times as long."""
+WITH_COMMANDS = ("tools/test_demo.py", "test_bad_inputs.py", "tools/test_faults.py")
+"""Files whose tests are command lines, which share ``warm_glit``."""
 WITH_VLLM = ("backends/test_captioners.py", "backends/test_tiny_captioners.py")
 """Files whose tests share ``forks_with_vllm``."""
+TOGETHER = (WITH_RAY, WITH_COMMANDS, WITH_VLLM)
+"""One tester has all files of a group, one after the other."""
 LONGEST = (
-    *TOGETHER,
-    "pipeline/test_on_s3.py",
+    *WITH_RAY,
+    "smoke/test_docs.py",
     *WITH_VLLM,
+    "pipeline/test_on_s3.py",
+    *WITH_COMMANDS,
     "pipeline/test_add_and_go_on.py",
     "pipeline/test_run.py",
     "bench/test_pairs.py",
@@ -88,13 +89,13 @@ and one that is begun last keeps all others waiting."""
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """By files, and those of ``TOGETHER`` as if they were one, and those of ``WITH_VLLM``."""
+    """By files, and those of a group of ``TOGETHER`` as if they were one."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduler(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid).removeprefix("tests/")
-            return next((files[0] for files in (TOGETHER, WITH_VLLM) if file in files), file)
+            return next((files[0] for files in TOGETHER if file in files), file)
 
     return Scheduler(config, log)
 
