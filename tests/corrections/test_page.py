@@ -37,7 +37,10 @@ def served(dataset, file, *, by="anna", where=""):
 
 @pytest.fixture
 def client(built, tmp_path):
-    with served(built, tmp_path / "c.jsonl") as address, httpx.Client(base_url=address) as opened:
+    with (
+        served(built, tmp_path / "c.jsonl") as address,
+        httpx.Client(base_url=address, timeout=60) as opened,
+    ):
         yield opened
 
 
@@ -66,7 +69,7 @@ def test_a_person_corrects_undoes_and_goes_on_another_day(client, built, tmp_pat
     assert picture.headers["content-type"] == "image/png"
     with (
         served(built, tmp_path / "c.jsonl") as address,
-        httpx.Client(base_url=address) as again,
+        httpx.Client(base_url=address, timeout=60) as again,
     ):
         assert again.get("/next").json() == 1  # the first is right, the third was undone
         assert again.get("/sample/0").json()["state"]["struck"] == [1]
@@ -117,7 +120,10 @@ def test_nobody_else_can_ask_or_correct(client, tmp_path):
 
 def test_two_servers_on_one_file_keep_the_lines_of_both(client, built, tmp_path):
     file = tmp_path / "c.jsonl"
-    with served(built, file, by="ben") as address, httpx.Client(base_url=address) as ben:
+    with (
+        served(built, file, by="ben") as address,
+        httpx.Client(base_url=address, timeout=60) as ben,
+    ):
         say(client, 0, "strike", struck=[1])
         stale = {"number": 0, "seen": 0, "did": "strike", "state": {"struck": [2]}}
         answer = ben.post("/say", json=stale)
@@ -155,7 +161,7 @@ def test_a_server_that_is_killed_has_kept_what_it_answered(built, tmp_path):
         assert running.stderr is not None
         told = running.stderr.readline()
         address = next(word for word in told.split() if word.startswith("http"))
-        with httpx.Client(base_url=address) as client:
+        with httpx.Client(base_url=address, timeout=60) as client:
             say(client, 3, "strike", struck=[0])
         os.kill(running.pid, signal.SIGKILL)
     with Path(tmp_path / "c.jsonl").open("a") as file:

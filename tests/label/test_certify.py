@@ -307,7 +307,7 @@ class served:
         self._server = loopback_server(LabelSite(self._questions), port=0)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
-        self._client = httpx.Client(base_url=address_of(self._server))
+        self._client = httpx.Client(base_url=address_of(self._server), timeout=60)
         return self._client
 
     def __exit__(self, *_) -> None:

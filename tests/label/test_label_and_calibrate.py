@@ -42,7 +42,7 @@ def server(scored_scenes, tmp_path):
     with loopback_server(LabelSite(questions), port=0) as running:
         thread = threading.Thread(target=running.serve_forever, daemon=True)
         thread.start()
-        with httpx.Client(base_url=address_of(running)) as client:
+        with httpx.Client(base_url=address_of(running), timeout=60) as client:
             yield client, tmp_path / "verdicts.jsonl"
         running.shutdown()
         thread.join()

@@ -57,7 +57,10 @@ def test_duplicate_captions_are_right_for_both_images(tiny_clip, make_dataset) -
     """Every caption the same: every image is right for every text, so recall is one."""
 
     def same(index: int, row) -> None:
-        row["caption"], row["sentences"], row["pairs"] = "A red house.", [], []
+        text = "A red house."
+        sentence = {**row["sentences"][0], "text": text, "char_start": 0, "char_end": len(text)}
+        row |= {"caption": text, "sentences": [sentence], "pairs": []}
+        row |= {"similarity": [0.0] * len(row["regions"]), "image_similarity": [0.0]}
 
     found = evaluate("retrieval", [str(tiny_clip)], str(make_dataset(6, change=same)), CONFIG)
     assert set(found[0].metrics.values()) == {1.0}
