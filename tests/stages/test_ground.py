@@ -148,7 +148,7 @@ def _spans(to, folder, row) -> set[tuple[int, int]]:
         ("groundings", {"phrase": -1}, "a grounding names a phrase that the sample does not have"),
         ("groundings", {"score": float("nan")}, "a grounding's score is not finite"),
         ("phrases", {"char_end": 10**6}, "a phrase's character span leaves the caption"),
-        ("phrases", {"token_start": -2}, "a token span is impossible"),
+        ("phrases", {"token_start": -2}, "a token span is empty or impossible"),
         ("phrases", {"sentence": 99}, "a phrase names a sentence that the sample does not have"),
     ],
 )
