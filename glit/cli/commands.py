@@ -85,7 +85,7 @@ class LazyGroup(TyperGroup):
         return self._listed.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that runs."""
+        """Import the command that the first word names, and return it."""
         name, listed, rest = super().resolve_command(ctx, args)
         return name, listed and self.commands[name], rest
 

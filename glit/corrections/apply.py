@@ -180,7 +180,7 @@ def _repairs(
 
 
 class _Corrections:
-    """The change of row groups by corrections; counts what it changes."""
+    """Applies corrections to row groups, and counts what it changes."""
 
     def __init__(self, dataset: Dataset, lines: dict[str, Line], models: DatasetModels) -> None:
         self._lines, self.models = lines, models

@@ -47,7 +47,7 @@ def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows of a dataset."""
+    """Some rows of a dataset, which another dataset gets."""
 
     dataset: Dataset
     numbers: np.ndarray

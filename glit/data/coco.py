@@ -44,7 +44,8 @@ class CocoFile:
     def __init__(self, values: dict[str, Any]) -> None:
         annotations = values["annotations"]
         self.is_captions = bool(annotations) and all(
-            "caption" in each and "bbox" not in each for each in annotations
+            isinstance(each, dict) and "caption" in each and "bbox" not in each
+            for each in annotations
         )
         """Whether its annotations are captions, and no boxes."""
         self.categories = _categories(values.get("categories") or [])

@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from glit.data.bounded_parquet import BoundedParquet
 from glit.errors import cut
 from glit.images.formats import IMAGE_SUFFIXES, suffix_of
 from glit.inputs.source import Source
@@ -52,13 +52,13 @@ def _instead(root: Path) -> str:
 def _texts(path: Path) -> str:
     """Of a Parquet file whose pictures are texts: what they are, and what to do; or nothing."""
     try:
-        with pq.ParquetFile(path) as file:
+        with BoundedParquet(path) as file:
             schema = file.schema_arrow
             column = next((name for name in IMAGE_NAMES if is_text(schema, name)), "")
             if not column or not file.metadata.num_rows:
                 return ""
             batch = next(file.iter_batches(1, columns=[column]))
-    except (OSError, pa.ArrowException):
+    except (OSError, ValueError, pa.ArrowException):
         return ""
     first = str(batch.column(0)[0].as_py() or "")
     texts = f"the column {column!r} holds texts ({cut(first, 40)})"

@@ -61,8 +61,9 @@ def coco_images(
     file = CocoFile(values)
     if file.is_captions:
         raise ValueError("it has no boxes, but captions; take --format coco, or --captions")
+    licences = licence_names(values)
     for of in file.images:
-        image, name = coco_image(of, licence_names(values)), ""
+        image, name = coco_image(of, licences), ""
         with image.whole():
             name = of.file_name
             if not image.fault:

@@ -105,6 +105,12 @@ def test_a_benchmark_is_whole_or_refused(write, read, images, annotation, messag
         read(file)
 
 
+@pytest.mark.parametrize("read", [by_import, by_mdetr, by_regions])
+def test_an_annotation_that_is_none_is_left_out_alone(write, read):
+    images = [{**image, "caption": "A cup"} for image in IMAGES]
+    assert read(write(None, {**BOX, **FURTHER}, images=images)) == {PLAIN}
+
+
 @pytest.mark.parametrize(
     ("images", "image_id", "message"),
     [
