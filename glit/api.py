@@ -253,7 +253,7 @@ def _chosen_executor(
     from glit.errors import GlitError
     from glit.executors.choice import choose_executor, few_images
     from glit.inputs.source import find_source
-    from glit.planning.recipe import recipe_of_build
+    from glit.planning.recipe import recipe_from_dict
     from glit.storage.store import Store
     from glit.work.state import known_state
 
@@ -265,7 +265,7 @@ def _chosen_executor(
         if recipe is not None:
             few, source = few_images(recipe), find_source(images)
         elif state is not None:
-            few = few_images(recipe_of_build(state.recipe))
+            few = few_images(recipe_from_dict(state.recipe))
             source = state.find_source()
     return choose_executor(
         source, few=few, address=address, limit=limit, is_unfinished=is_unfinished,

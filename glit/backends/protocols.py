@@ -18,7 +18,7 @@ from glit.data.geometry import Boxes
 from glit.data.records import Drop, Region, Token
 from glit.images import Pixels
 from glit.plain import limited
-from glit.recipes.config import Fields, added, require_value, speed_only
+from glit.recipes.config import Fields, require_value, speed_only
 from glit.text.structured import Keys
 
 SAMPLING = ("repetition_penalty", "top_p", "top_k", "min_p")
@@ -51,20 +51,20 @@ class WriterConfig(ModelConfig):
     """Longest wait for one answer of the endpoint, to its end, in seconds."""
     retries: int = speed_only(5, least=0)
     """Retries of a failed endpoint request, with growing waits."""
-    structured: bool = added(False)
+    structured: bool = False
     """Make ``vllm`` and ``endpoint`` answer with JSON, ``{"caption": "..."}``, and keep its text:
     for models that put remarks around their captions."""
-    repetition_penalty: float = added(-1.0, above=0, also=-1)
+    repetition_penalty: float = limited(-1.0, above=0, also=-1)
     """Above 1, tokens that were written before become less probable. This key and the next three
     are alike in all backends; -1 takes what the model's generation_config.json says, or the
     server's own."""
-    top_p: float = added(-1.0, above=0, most=1, also=-1)
+    top_p: float = limited(-1.0, above=0, most=1, also=-1)
     """For sampled captions: take tokens from the fewest that have this probability together."""
-    top_k: int = added(-1, least=0, also=-1)
+    top_k: int = limited(-1, least=0, also=-1)
     """For sampled captions: take tokens from so many of the most probable ones; 0 from all."""
-    min_p: float = added(-1.0, least=0, most=1, also=-1)
+    min_p: float = limited(-1.0, least=0, most=1, also=-1)
     """For sampled captions: take tokens that are at least this share as probable as the first."""
-    request: Fields = added(Fields())
+    request: Fields = Fields()
     """Further fields of every request to ``endpoint``, as in ``request = {max_completion_tokens =
     400, max_tokens = ""}``; an empty text leaves out a field that glit sends. No keys: the manifest
     holds them."""
@@ -94,7 +94,7 @@ class CaptionerConfig(WriterConfig):
     max_image_side: int = 0
     """Shrink images to this longer side before captioning; 0 keeps their size. ``transformers`` and
     ``vllm`` also keep models that enlarge images (SmolVLM, Idefics3) from going beyond it."""
-    kinds: tuple[str, ...] = added(())
+    kinds: tuple[str, ...] = ()
     """The kinds of captions of every image, kept in a column ``captions``; the first is
     ``caption``. A model is asked for each of them: ``long``, ``short``, or KIND.txt beside the file
     of ``prompt``. Empty writes one; of ``provided`` it takes all kinds of a file in which images
@@ -226,7 +226,7 @@ class ProposerConfig(ModelConfig):
     """Largest share of the image a region (with SAM: its mask) may cover."""
     max_regions: int = limited(30, least=5)
     """Most regions per image; grid regions are always kept."""
-    keep_masks: bool = added(False)
+    keep_masks: bool = False
     """Keep the masks of regions as run lengths, in a column ``masks``; for SAM, SA-1B's files and
     files of your own."""
     allow_pickle: bool = False
@@ -299,7 +299,7 @@ class GrounderConfig(ModelConfig):
     """
     max_boxes: int = limited(5, least=1)
     """Most boxes of a phrase."""
-    keep_masks: bool = added(False)
+    keep_masks: bool = False
     """Keep the masks of the regions that are added, in the column ``masks``; for SAM 3."""
     batch_size: int = speed_only(8, least=1)
     """Images in one batch of OWL; phrases of one image in one batch of SAM 3."""

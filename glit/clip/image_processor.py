@@ -10,7 +10,7 @@ import json
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -99,16 +99,6 @@ def read_preprocessing(folder: Path, *, side: int = 0) -> Preprocessing:
             "the one or the other"
         )
     return found
-
-
-def newly_followed(folder: Path) -> dict[str, Any]:
-    """Return a folder's preprocessing, for fingerprints, if earlier versions of glit ignored some
-    of its values. Empty for nearly every model."""
-    values = _read(folder)[1] or {}
-    found, _ = _preprocessing(values)
-    odd = not values.get("do_normalize", True) or found.shortest or _factor(values) != _FACTOR
-    odd = odd or (found.mode == "bilinear" and values.get("resample") != 2)
-    return asdict(found) if odd else {}
 
 
 def _read(folder: Path) -> tuple[Path, Mapping[str, Any] | None]:

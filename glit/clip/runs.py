@@ -18,13 +18,9 @@ OBJECTIVE = "objective"
 UNMIXED = "unmixed"
 """Key of that folder's config.json: whether the objective trains patch tokens that attend to
 themselves alone."""
-_UNMIXED = ("fg-clip", "beta-clip")
-"""Objectives that do, of checkpoints without the key."""
 OWN_ENCODERS = "own_encoders"
 """Key of the same file: whether the objective's encoders are its own, and the CLIPModel in the
 checkpoint is the one that training started from."""
-_OWN_ENCODERS = ("f-cast",)
-"""Objectives of which this is so, of checkpoints without the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +80,12 @@ def read_objective(checkpoint: Path) -> dict[str, Any]:
 
 def trains_unmixed(folder: Path) -> bool:
     """Return whether the checkpoint's objective trained patches that attend to themselves alone."""
-    return _says(folder, UNMIXED, before=_UNMIXED)
+    return _says(folder, UNMIXED)
 
 
 def has_own_encoders(folder: Path) -> bool:
     """Return whether a checkpoint holds encoders of its objective's own."""
-    return _says(folder, OWN_ENCODERS, before=_OWN_ENCODERS)
+    return _says(folder, OWN_ENCODERS)
 
 
 def refuse_own_encoders(folder: Path, name: str) -> None:
@@ -107,18 +103,11 @@ def refuse_own_encoders(folder: Path, name: str) -> None:
         )
 
 
-def _says(folder: Path, key: str, *, before: tuple[str, ...]) -> bool:
-    """Return whether a checkpoint's objective has a property.
-
-    Args:
-        folder: the checkpoint.
-        key: of its ``objective/config.json`` that says so.
-        before: objectives that have it, for checkpoints written before there was the key.
-    """
+def _says(folder: Path, key: str) -> bool:
+    """Return whether a checkpoint's ``objective/config.json`` says that it has a property."""
     if not (folder / OBJECTIVE / "config.json").is_file():
         return False
-    said = _said_of_objective(folder)
-    return bool(said.get(key, said["objective"] in before))
+    return bool(_said_of_objective(folder).get(key))
 
 
 def _said_of_objective(checkpoint: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from glit.data.records import Drop, Sample, Scores, Sentence
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, UserError, first_line
 from glit.images import Pixels
-from glit.models.tokenizer import TextTokenizer, tokenizer_hash
+from glit.models.tokenizer import SpanTokenizer, open_span_tokenizer, tokenizer_hash
 from glit.models.weights import Resolved, resolve
 from glit.recipes.extras import require
 from glit.runtime.process_state import without_bars
@@ -66,14 +66,14 @@ class DatasetModels:
         return made.scores
 
     @cached_property
-    def _tokenizer(self) -> TextTokenizer:
+    def _tokenizer(self) -> SpanTokenizer:
         wanted = self._manifest.tokenizer
         names = [self._matcher, *self._manifest.recipe.tokenizers, wanted.name]
         for name in dict.fromkeys(filter(None, names)):
             try:
                 found = resolve(name)
                 if tokenizer_hash(found.path) == wanted.sha256:
-                    return TextTokenizer(found.path)
+                    return open_span_tokenizer(found.path)
             except (UserError, OSError):
                 continue
         raise InputError(

@@ -43,8 +43,7 @@ class JudgedPair:
 def read_verdicts(file: Path) -> dict[tuple[str, int], JudgedPair]:
     """Read the last verdict on every sentence; empty if the file does not exist.
 
-    A last line that was not finished, as after a full disk, is no verdict; nor is such a beginning
-    to which an older glit wrote the next verdict.
+    A last line that was not finished, as after a full disk, is no verdict.
 
     Raises:
         InputError: another line is not a verdict.
@@ -61,9 +60,7 @@ def read_verdicts(file: Path) -> dict[tuple[str, int], JudgedPair]:
         lines.append(last)
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            whole = line[line.rfind("{") :]
-            rest = whole if not _is_verdict(line) and _is_verdict(whole) else line
-            labelled = _parsed(rest, f"{file}, line {number}")
+            labelled = _parsed(line, f"{file}, line {number}")
             found[labelled.key] = labelled
     return found
 

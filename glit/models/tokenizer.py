@@ -16,6 +16,7 @@ from glit.models.pretrained import as_weights_error
 from glit.recipes.extras import require
 from glit.recipes.resources import is_mini_folder
 
+_CLIP_VOCABULARY = Path(__file__).with_name("clip_vocabulary") / "tokenizer.json.gz"
 _LEGACY_END = 2
 _FEW = 64
 """Number of texts from which on they are tokenised as a batch: of fewer, its threads cost half as
@@ -35,28 +36,29 @@ class SpanTokenizer(Protocol):
 
 
 def open_span_tokenizer(path: Path) -> SpanTokenizer:
-    """The tokenizer of a model folder; that of a mini model needs no extra."""
-    return MiniTokenizer(path) if is_mini_folder(path) else TextTokenizer(path)
+    """The tokenizer of a model folder; that of a mini model, and CLIP's own, need no extra."""
+    if path == _CLIP_VOCABULARY:
+        return clip_tokenizer()
+    if is_mini_folder(path):
+        return FileTokenizer((path / "tokenizer.json").read_bytes())
+    return TextTokenizer(path)
 
 
 @cache
-def clip_tokenizer() -> MiniTokenizer:
-    """CLIP's tokenizer, whose vocabulary ships with glit."""
-    packed = Path(__file__).with_name("clip_vocabulary") / "tokenizer.json.gz"
-    return MiniTokenizer(gzip.decompress(packed.read_bytes()))
+def clip_tokenizer() -> FileTokenizer:
+    """CLIP's tokenizer, whose vocabulary is part of glit."""
+    return FileTokenizer(gzip.decompress(_CLIP_VOCABULARY.read_bytes()))
 
 
-class MiniTokenizer:
+class FileTokenizer:
     """A tokenizer whose ``tokenizer.json`` is all that there is to it.
 
     Args:
-        source: folder of a mini model, or the content of the file.
+        content: of that file.
     """
 
-    def __init__(self, source: Path | bytes) -> None:
-        if isinstance(source, Path):
-            source = (source / "tokenizer.json").read_bytes()
-        self._fast: Any = Tokenizer.from_buffer(source)
+    def __init__(self, content: bytes) -> None:
+        self._fast: Any = Tokenizer.from_buffer(content)
         _take_any_text(self._fast)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:

@@ -27,7 +27,7 @@ from glit.models.files import (
     weight_files,
     weights_hash,
 )
-from glit.recipes.resources import is_mini_folder, mini_model, weights_manifest
+from glit.recipes.resources import PACKAGE, is_mini_folder, mini_model, weights_manifest
 from glit.storage.hub import is_offline
 
 _ANSWER_S = 2.0
@@ -95,11 +95,13 @@ def stated_licence(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsEntry:
-    """A table of ``manifests/weights.toml``: of ``mini``, ``id`` and ``file`` it has one."""
+    """A table of ``manifests/weights.toml``: of mini, inside, id and file it has one."""
 
     licence: str
     mini: str = ""
     """Name of a mini model's folder."""
+    inside: str = ""
+    """Path, within the package, of a file that is part of it."""
     id: str = ""
     """Hub id."""
     file: str = ""
@@ -162,6 +164,8 @@ def _locate(name: str, revision: str) -> tuple[WeightsEntry, Path | None, str]:
                 package="glit_mini", extra="mini", needed_for=f"the model {name}"
             ))  # fmt: skip
         return entry, folder, entry.revision
+    if entry.inside:
+        return entry, PACKAGE / entry.inside, entry.revision
     given = os.path.expanduser(name)
     if os.path.exists(given):
         path = inner_model(Path(given).resolve())
@@ -193,7 +197,7 @@ def _is_whole(path: Path, entry: WeightsEntry, name: str) -> bool:
 
 
 def is_mini(name: str) -> bool:
-    """True for the name of a mini model, which ships with glit."""
+    """True for the name of a mini model, which knows the procedural scenes alone."""
     return bool(_entry(name).mini)
 
 

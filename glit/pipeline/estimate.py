@@ -12,7 +12,7 @@ from glit.dataset.manifest import read_manifest
 from glit.dataset.statistics import dataset_statistics
 from glit.errors import UserError, closest
 from glit.pipeline.status import status
-from glit.planning.recipe import recipe_of_build
+from glit.planning.recipe import recipe_from_dict
 from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
 from glit.storage.store import Store
@@ -211,7 +211,8 @@ def _stage(
 
 def _sizes(store: Store, images: int, num_stages: int) -> dict[str, Any]:
     """Samples, bytes, files and tokens of the large dataset."""
-    manifest, recipe = read_manifest(store), recipe_of_build(read_state(store.below("work")).recipe)
+    manifest = read_manifest(store)
+    recipe = recipe_from_dict(read_state(store.below("work")).recipe)
     shipped = round(images * manifest.counts.shipped / manifest.counts.ingested)
     of_data = sum(entry.bytes for entry in manifest.data_files.values())
     num_bytes = round(of_data / manifest.counts.shipped * shipped)

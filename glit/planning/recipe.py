@@ -63,21 +63,13 @@ def _plugins_of(tables: dict[str, Any]) -> tuple[plugins.Plugin, ...]:
     return tuple(named.values())
 
 
-def recipe_of_build(values: dict[str, Any]) -> Recipe:
-    """The recipe that a build noted, also one before there were several checks of captions.
-
-    Raises: as :func:`recipe_from_dict`.
-    """
-    return recipe_from_dict({**values, "caption": {"checks": 1, **values.get("caption", {})}})
-
-
 def recipes_differ(before: dict[str, Any], now: Recipe) -> str:
     """The keys of tables in which a recipe is not the one that a build noted; empty for none.
 
-    As in ``caption.checks = 2 (there: 1)``; of a recipe that this glit cannot read it is empty.
+    As in ``split.language = 'de' (there: 'en')``; empty too if this glit cannot read the recipe.
     """
     try:
-        there, here = recipe_of_build(before).as_dict(), now.as_dict()
+        there, here = recipe_from_dict(before).as_dict(), now.as_dict()
     except (RecipeError, KeyError):
         return ""
     tables = [name for name in here | there if name not in ("name", "about")]

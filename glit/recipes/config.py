@@ -20,7 +20,7 @@ T = TypeVar("T")
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "float32", "bfloat16", "float16", "int8"]
 
-_SPEED, _ADDED, _STEP = "speed", "added", "step"
+_SPEED = "speed"
 
 
 class RecipeTable:
@@ -56,30 +56,10 @@ def speed_only(default: Any, **limits: float) -> Any:
         default: of the field.
         limits: of a number, as of :class:`Limits`.
     """
-    return _field(default, {_SPEED: True}, limits)
-
-
-def added(default: Any, **limits: float) -> Any:
-    """Declare a new option; it enters fingerprints only when it differs from its default.
-
-    A new option therefore does not redo existing work.
-
-    Args:
-        default: of the field.
-        limits: of a number, as of :class:`Limits`.
-    """
-    return _field(default, {_ADDED: True}, limits)
-
-
-def _field(default: Any, metadata: dict[str, Any], limits: dict[str, float]) -> Any:
+    metadata: dict[str, Any] = {_SPEED: True}
     if limits:
-        metadata = {**metadata, LIMITS: Limits(**limits)}
+        metadata[LIMITS] = Limits(**limits)
     return dataclasses.field(default=default, metadata=metadata)
-
-
-def told_by_step(default: Any) -> Any:
-    """Declare a field that the step's own ``identity`` puts into fingerprints, where it matters."""
-    return dataclasses.field(default=default, metadata={_STEP: True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +102,7 @@ def identity(config: Any) -> dict[str, Any]:
         value = getattr(config, field.name)
         if field.name == "options":
             found |= identity(value) if value is not None else {}
-        elif not (field.metadata.get(_SPEED) or field.metadata.get(_STEP)) and not (
-            field.metadata.get(_ADDED) and value == field.default
-        ):
+        elif not field.metadata.get(_SPEED):
             found[field.name] = value
     return found
 

@@ -49,7 +49,7 @@ def builtin_calibrations() -> dict[str, Path]:
 def mini_model(name: str) -> Path:
     """Folder of one of the mini models: matcher, clip, grounder, proposer, segmenter, captioner.
 
-    A checkout has all of them; the wheel has the matcher, and the extra ``mini`` brings the others.
+    A checkout has them; beside the wheel, the extra ``mini`` brings them.
     The folder need not exist.
     """
     folders = [folder / name for folder in _mini_folders()]

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from glit.data.records import Region, Scores
 from glit.errors import RecipeError
 from glit.plain import limited
-from glit.recipes.config import RecipeTable, added
+from glit.recipes.config import RecipeTable
 
 Matrix = Float[np.ndarray, "S R"]
 OPENAI_SCALE = 100.0
@@ -76,7 +76,7 @@ class Weighed(RecipeTable):
     true``."""
     detector_bonus: float = limited(0.0)
     """Logits added to a region that a model, not the grid, proposed."""
-    grounding_weight: float = added(0.0, least=0)
+    grounding_weight: float = limited(0.0, least=0)
     """Logits added to a region in which the grounder is sure to see the sentence's head phrase, in
     proportion to its score; above 0 needs ``ground.enabled = true``."""
 

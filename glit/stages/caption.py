@@ -33,14 +33,13 @@ from glit.data.schema import ABOUT_CAPTIONS, CAPTION_SOURCE, CAPTIONS, TOKEN
 from glit.errors import UserError
 from glit.images import Pixels
 from glit.plain import limited
-from glit.recipes.config import Choice, added, require_value, told_by_step
+from glit.recipes.config import Choice, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.captions_at_work import answered, is_worth_retrying
 from glit.stages.given_captions import look_up
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan
 from glit.storage.members import is_utf8
-from glit.text.answers import ANSWERS_VERSION
 from glit.text.faults import caption_fault, repeats_marks, says_unseen
 from glit.text.sentences import make_splitter
 from glit.text.spans import Span
@@ -63,13 +62,9 @@ class CaptionConfig(CaptionerConfig):
     temperature: float = limited(0.0, least=0)
     """Sampling temperature; 0 is greedy. The second try after a bad caption always samples, at
     0.7."""
-    short: Literal["", "first_sentence"] = added("")
+    short: Literal["", "first_sentence"] = ""
     """The source of a caption of the kind ``short`` besides ``kinds``: ``first_sentence`` takes
     that of ``caption``, without a model, for images that have no short one; empty adds none."""
-    checks: Literal[1, 2] = told_by_step(2)
-    """The checks of captions that models write. ``2`` also finds local loops, repeated sentences,
-    refusals anywhere, and another language than ``split.language``; ``1`` keeps the first version
-    of the checks, for datasets that were built with it. Your own captions are not checked."""
     options: Any = None
     """Keys of the backend's own."""
     choice: ClassVar[Choice] = Choice(
@@ -131,10 +126,8 @@ class CaptionStage(Stage):
             "model": model.identity() if model else {},
             "prompt": plan.prompt,
             "splitter": [plan.recipe.split.splitter, plan.recipe.split.language],
-            "brought": "",  # once their digest; without the key no table of then would be found
             **({"prompts": dict(plan.further_prompts)} if plan.further_prompts else {}),
             **limited_size(model, plan.recipe.caption.max_image_side),
-            **_checks_identity(plan.recipe.caption),
         }
 
     @classmethod
@@ -182,14 +175,6 @@ class CaptionStage(Stage):
         return dataclasses.replace(
             sample, caption=dataclasses.replace(rows.caption(row), tokens=tokens)
         )
-
-
-def _checks_identity(config: CaptionConfig) -> dict[str, int]:
-    """The checks and how answers are cleaned, where a model writes and the checks are not those of
-    before the setting."""
-    is_written = CAPTIONERS[config.backend].reads == "pixels"
-    is_new = is_written and config.checks > 1
-    return {"checks": config.checks, "answers": ANSWERS_VERSION} if is_new else {}
 
 
 class KeepCaptions(CaptionStage):
@@ -283,7 +268,7 @@ class WriteCaptions(CaptionStage):
             return Drop(reason="captioner_error", message=message, attempt=attempt)
         if fault := too_long([text]):
             return dataclasses.replace(fault, attempt=attempt)
-        loops = self._config.checks > 1 and repeats_marks(text)
+        loops = repeats_marks(text)
         text = unicodedata.normalize("NFC", text).strip()
         if answer.cut and text:
             whole = trim_to_sentence(text, self._splitter)
@@ -292,7 +277,7 @@ class WriteCaptions(CaptionStage):
                 message += "caption.max_tokens"
                 return Drop(reason="empty_caption", message=message, attempt=attempt)
             text = whole or text
-        fault = caption_fault(text, language=self._language, checks=self._config.checks)
+        fault = caption_fault(text, language=self._language)
         if fault := "looping" if loops and fault not in ("refusal", "empty_caption") else fault:
             said = f"said: {text[:120]!r}" if text or not answer.text else "only thought"
             return Drop(reason=fault, message=f"the captioner {said}", attempt=attempt)

@@ -18,7 +18,8 @@ from glit.data.resemblance import thumbnail
 from glit.errors import InputError
 from glit.images import Pixels
 from glit.models.device import best_device
-from glit.recipes.config import Device, Precision, RecipeTable, added, require_value, speed_only
+from glit.plain import limited
+from glit.recipes.config import Device, Precision, RecipeTable, require_value, speed_only
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan, Recipe
@@ -43,13 +44,13 @@ class ExcludeConfig(RecipeTable):
     """
     lists: tuple[str, ...] = ()
     """Files that ``glit overlap`` wrote, paths or addresses that all workers can read."""
-    model: str = added("")
+    model: str = ""
     """Also drop images whose embedding by this model resembles one of the lists', which were
     written with ``glit overlap --model``: a name in manifests/weights.toml, a hub id, or a
     folder. Empty compares no embeddings."""
-    revision: str = added("main")
+    revision: str = "main"
     """Hub revision of the model."""
-    cosine: float = added(LEAST_COSINE, above=0, most=1)
+    cosine: float = limited(LEAST_COSINE, above=0, most=1)
     """The cosine of two embeddings from which images mean the same."""
     device: Device = speed_only("auto")
     """The device of the model; ``auto`` uses a GPU if there is one."""

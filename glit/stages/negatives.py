@@ -22,7 +22,7 @@ from glit.backends.protocols import ContinuousCaptioner, RawCaption, WriterConfi
 from glit.data.records import Drop, Sample
 from glit.data.schema import NEGATIVE
 from glit.plain import limited
-from glit.recipes.config import Choice, Precision, added, require_value
+from glit.recipes.config import Choice, require_value
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
 from glit.stages.language_model import TextQuestion, answers
@@ -42,26 +42,18 @@ class NegativesConfig(WriterConfig):
     table: ClassVar[str] = "negatives"
     enabled: bool = False
     """True gives the dataset a column ``negatives``."""
-    backend: str = added(RULES)
+    backend: str = RULES
     """``rules`` exchanges words and needs the extra ``phrases``; ``endpoint`` and ``vllm`` ask a
     language model."""
     per_sentence: int = limited(8, least=1)
     """Largest number of false sentences that ``rules`` make of one sentence. The kinds attribute,
     count, object, position and relation take turns."""
-    kinds: tuple[str, ...] = added(("attribute", "negation", "addition"))
+    kinds: tuple[str, ...] = ("attribute", "negation", "addition")
     """Kinds of false sentences, one sentence of each, that a language model is asked for:
     ``attribute``, ``count``, ``object``, ``position``, ``relation``, ``negation``, ``addition``."""
-    model: str = added("Qwen/Qwen3-4B-Instruct-2507")
+    model: str = "Qwen/Qwen3-4B-Instruct-2507"
     """The language model: a hub id or a folder; for endpoints the served name."""
-    revision: str = added("main")
-    """Hub revision of the model."""
-    precision: Precision = added("auto")
-    """``auto`` is float32 on a CPU and bfloat16 on a GPU."""
-    max_tokens: int = added(400)
-    """Longest answer in tokens; one that is cut is asked for once more."""
-    max_model_len: int = added(4096)
-    """Context of the vLLM engine."""
-    structured: bool = added(True)
+    structured: bool = True
     """True tells the server or engine the JSON schema of its answers; false for servers that know
     no ``response_format``."""
     options: Any = None

@@ -22,7 +22,7 @@ from glit.errors import RunError
 from glit.images import NO_LIMIT, decode, encode_smaller
 from glit.images.location import without_location
 from glit.plain import limited
-from glit.recipes.config import RecipeTable, added, require_value
+from glit.recipes.config import RecipeTable, require_value
 from glit.stages.base import Step
 from glit.stages.caption import CaptionStage
 from glit.stages.pair import PairStage
@@ -46,7 +46,7 @@ class PackConfig(RecipeTable):
     """``path`` leaves images where they are and stores only their paths."""
     max_side: int = limited(0, least=32, also=0)
     """Re-encode larger images to this longer side and scale their boxes; 0 is off."""
-    keep_location: bool = added(False)
+    keep_location: bool = False
     """Keep the coordinates that EXIF and XMP of images hold; by default they are blanked."""
     min_files: int = limited(8, least=1)
     """Write at least this many data files if there are as many samples, so that training workers

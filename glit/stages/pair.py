@@ -16,7 +16,8 @@ from glit.data.records import Sample
 from glit.data.schema import PAIR
 from glit.errors import RecipeError
 from glit.models.weights import Resolved
-from glit.recipes.config import Choice, RecipeTable, added, as_table, identity, require_value
+from glit.plain import limited
+from glit.recipes.config import Choice, RecipeTable, as_table, identity, require_value
 from glit.rules import RULES
 from glit.rules.calibration import Calibration, identity_of_scores
 from glit.rules.evidence import LOGPROBS
@@ -38,13 +39,13 @@ class PairConfig(RecipeTable):
     """``argmax`` is FLISM's rule; ``lism`` is LISM's, where a sentence that matches the whole image
     better than any region gets none. ``centred``, ``dual-softmax``, ``sinkhorn`` and ``mutual`` are
     described in docs/pairs.md."""
-    calibration: str = added("")
+    calibration: str = ""
     """The calibration that gives every pair a probability: the name of a built-in one, or a
     file."""
-    min_probability: float = added(0.0, least=0, below=1)
+    min_probability: float = limited(0.0, least=0, below=1)
     """A sentence whose best pair is less probable than this gets no region; above 0 needs a
     calibration."""
-    min_support: float = added(0.0, least=0, below=1)
+    min_support: float = limited(0.0, least=0, below=1)
     """A sentence that is true of the image with a lower probability than this gets no region; above
     0 needs a calibration with support."""
     options: Any = None

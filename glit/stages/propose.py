@@ -20,7 +20,7 @@ from glit.data.records import Drop, Region, Sample
 from glit.data.schema import ABOUT_MASKS, MASKS, REGION
 from glit.inputs.lookup import UserTable
 from glit.plain import limited
-from glit.recipes.config import Choice, added, require_value
+from glit.recipes.config import Choice, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches, read_files
 from glit.stages.plan import Plan
@@ -39,7 +39,7 @@ def _backends() -> dict[str, Backend]:
 class ProposeConfig(ProposerConfig):
     """The regions that compete for a sentence."""
 
-    enabled: bool = added(True)
+    enabled: bool = True
     """True gives images regions; false also turns ``score`` and ``pair`` off: a dataset of captions
     alone, with empty ``regions`` and ``pairs`` and no matcher."""
     backend: str = "yolos+grid"

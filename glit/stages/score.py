@@ -18,7 +18,6 @@ from jaxtyping import Float
 
 from glit.backends.base import Backend
 from glit.backends.matchers import MATCHERS
-from glit.backends.matchers.clip import reading
 from glit.backends.protocols import Matcher, MatcherConfig
 from glit.data import rows
 from glit.data.geometry import Boxes, iou
@@ -26,7 +25,8 @@ from glit.data.records import Drop, Sample, Scores, Sentence
 from glit.images import Pixels
 from glit.inputs.lookup import UserTable
 from glit.inputs.region_file import RegionOfFile, Said, placed, read_region_file
-from glit.recipes.config import Choice, added, is_enabled, require_value
+from glit.plain import limited
+from glit.recipes.config import Choice, is_enabled, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.crop_views import CropView, grown, spotlights
 from glit.stages.given_captions import GivenCaptions
@@ -57,21 +57,21 @@ group is a small one, for which a GPU takes longer than its share."""
 class ScoreConfig(MatcherConfig):
     """The model that compares regions with sentences."""
 
-    backend: str = added("clip")
+    backend: str = "clip"
     """``clip``: CLIP of any size, OpenCLIP's, Long-CLIP, MetaCLIP 2, SigLIP or SigLIP 2; the
     checkpoint says which. ``file`` and ``provided``: no model; the files of these backends of
     ``propose`` name the sentences of each region."""
-    phrases: bool = added(False)
+    phrases: bool = False
     """Also compare the head phrase of every sentence with the regions (see ``pair.phrase_weight``).
     This helps with sentences about two objects."""
-    crop: CropView = added("tight")
+    crop: CropView = "tight"
     """The view of a region: ``tight`` is its box; ``context`` adds a quarter on every side;
     ``blur`` is the whole image, blurred outside the box; ``dense`` takes the mean of the patches
     under the box of one pass over the image, for models that were trained to it."""
-    dense_scale: float = added(1.0, above=0, most=_MOST_SCALE)
+    dense_scale: float = limited(1.0, above=0, most=_MOST_SCALE)
     """With ``crop = "dense"``: the side at which the image is read, as a multiple of the model's
     own."""
-    min_caption_similarity: float = added(-1.0, least=-1, most=1)
+    min_caption_similarity: float = limited(-1.0, least=-1, most=1)
     """Drop images whose cosine with the whole caption, cut to the text window, is lower. Above -1,
     it is kept as a column ``caption_similarity``; -0.99 drops next to nothing."""
     options: Any = None
@@ -145,10 +145,6 @@ class ScoreStage(Stage):
             "[score] min_caption_similarity: propose.enabled = false turns score off, so nothing "
             "would be dropped for it; leave one of the two out",
         )
-
-    @classmethod
-    def identity(cls, plan: Plan) -> Mapping[str, Any]:
-        return {**super().identity(plan), **reading(plan.models.get("matcher"))}
 
     @classmethod
     def open(cls, plan: Plan) -> ScoreStage:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from glit.backends.captioners.token_probabilities import LOGPROB_DECIMALS
+from glit.backends.matchers import MATCHERS
 from glit.data import rows
 from glit.data.records import Drop, Sample, Sentence, Token
 from glit.data.schema import SENTENCE
@@ -25,7 +26,8 @@ from glit.stages.plan import Plan, Recipe
 from glit.text.sentences import make_splitter
 from glit.text.spans import token_spans
 
-_SHIPPED = "mini-matcher"
+CLIP_TOKENIZER = "clip-tokenizer"
+"""The name, in ``manifests/weights.toml``, of CLIP's vocabulary."""
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 
@@ -40,9 +42,8 @@ class SplitConfig(RecipeTable):
     language: str = "en"
     """Language code for sentencex and Punkt: ``en``, ``de``."""
     tokenizer: str = ""
-    """The model whose tokenizer defines the token spans; empty takes the matcher's, and that of
-    ``mini-matcher`` where there is none (``propose.enabled = false``). It ships with glit and
-    counts more tokens than CLIP's."""
+    """The model whose tokenizer defines the token spans; empty takes the matcher's, and in a recipe
+    without a matcher ``clip-tokenizer``, CLIP's own vocabulary, which is part of glit."""
     context: int = 248
     """Window of the stretched text encoder, in tokens; a span beyond it is not ``in_window``."""
     short_context: int = 77
@@ -79,7 +80,8 @@ class SplitStage(Stage):
     @classmethod
     def extras(cls, recipe: Recipe) -> Mapping[str, str]:
         name, _ = cls.models(recipe)["tokenizer"]
-        found = {} if is_mini(name) else {"models": f"the tokenizer of {name}"}
+        built_in = name == CLIP_TOKENIZER or is_mini(name)
+        found = {} if built_in else {"models": f"the tokenizer of {name}"}
         if recipe.of(SplitConfig).splitter == "punkt":
             found["punkt"] = "split.splitter = 'punkt'"
         return found
@@ -88,8 +90,9 @@ class SplitStage(Stage):
     def models(cls, recipe: Recipe) -> Mapping[str, tuple[str, str]]:
         """No weights are loaded, a tokenizer is."""
         name = recipe.of(SplitConfig).tokenizer
-        if name or not is_enabled(recipe.propose):  # then no matcher is asked for
-            return {"tokenizer": (name or _SHIPPED, "main")}
+        has_matcher = is_enabled(recipe.propose) and MATCHERS[recipe.score.backend].needs_model
+        if name or not has_matcher:
+            return {"tokenizer": (name or CLIP_TOKENIZER, "main")}
         return {"tokenizer": (recipe.score.model, recipe.score.revision)}
 
     @classmethod

@@ -13,9 +13,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-ANSWERS_VERSION = 1
-"""Of the rules: captions that were cleaned by others are written anew."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanAnswer:

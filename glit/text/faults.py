@@ -1,8 +1,6 @@
 """Find faults of a caption that a model wrote: nothing said, refusals, loops, other languages.
 
-The first set of checks looks at how a text begins and at all of its four-word runs. The second also
-finds what goes wrong somewhere in a long text. Its limits and what they were measured on:
-docs/decisions/caption-checks.md.
+Their limits and what they were measured on: docs/decisions/caption-checks.md.
 """
 
 from __future__ import annotations
@@ -72,18 +70,15 @@ _UNSEEN = re.compile(
 _SIGN = re.compile(r"^\W*sorry,? we\b", re.IGNORECASE)
 
 
-def caption_fault(text: str, *, language: str = "en", checks: int = 2) -> str | None:
+def caption_fault(text: str, *, language: str = "en") -> str | None:
     """The drop reason of a model's caption that cannot be used, None for a good one.
 
     Args:
         text: the caption.
         language: the code of the one that was asked for.
-        checks: 1 for the first set, 2 for both.
     """
     if not any(map(str.isalnum, text)):
         return "empty_caption"
-    if checks == 1:
-        return "refusal" if _FIRST.match(text) else "looping" if is_looping(text) else None
     own = _unquoted(text)
     if is_refusal(own):
         return "refusal"

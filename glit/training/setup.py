@@ -211,7 +211,7 @@ def check_tokenizer(dataset: Dataset, model: str, folder: Path) -> None:
         raise WeightsError(
             f"model {model!r}: its tokenizer ({ours[:12]}) is not the one the token spans of "
             f"{dataset.path} were made with ({theirs['name']!r}, {theirs['sha256'][:12]}); "
-            f"train {theirs['name']!r}, or rebuild the dataset with split.tokenizer set to "
+            "train a model that has it, or rebuild the dataset with split.tokenizer set to "
             f"{model!r}"
         )
 

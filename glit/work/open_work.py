@@ -14,7 +14,7 @@ from glit.inputs.files import ImageFiles
 from glit.planning.inputs import Inputs, read_inputs
 from glit.planning.lock import Lock
 from glit.planning.plan import make_plan
-from glit.planning.recipe import recipe_of_build
+from glit.planning.recipe import recipe_from_dict
 from glit.runtime.limits import Limits
 from glit.runtime.progress import StageProgress, duration
 from glit.stages import flow
@@ -24,7 +24,7 @@ from glit.storage.outputs import output_folder
 from glit.storage.store import Store
 from glit.work.build_lock import LockCheck, only_one_build, remove_held
 from glit.work.folder import Work
-from glit.work.state import STATE, other_version, read_state
+from glit.work.state import STATE, OtherVersionError, read_state
 from glit.work.timeline import TimelineWriter
 
 _REPAIRS = 10
@@ -129,13 +129,14 @@ def _work_folder(dataset: Store) -> Store:
 def _finished_work(store: Store, device: str) -> tuple[Inputs, Work]:
     """Return the inputs of the build, and its work, as the folder's state file describes them."""
     state = read_state(store)
+    another = f"{store.root}: was made by another version of glit; run glit build again"
     try:
-        recipe = recipe_of_build(state.recipe)
+        recipe = recipe_from_dict(state.recipe)
     except (RecipeError, KeyError) as error:  # its recipe had other keys
-        raise UserError(f"{other_version(store)} ({error})") from error
+        raise OtherVersionError(f"{another} ({error})") from error
     stages = flow(recipe.tables).stages
     if set(state.folders) != set(stages):
-        raise other_version(store)
+        raise OtherVersionError(another)
     source = state.find_source()
     lock = None if state.lock is None else Lock(where=f"{store.root}: its lock", models=state.lock)
     inputs = read_inputs(source, state.captions, state.regions, lock, work=store)

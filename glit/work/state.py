@@ -31,8 +31,6 @@ STATE = "state.json"
 _COPY = "state.copy.json"
 _VERSION = 2
 _SEAL = "sha256"
-_WANTED = {"images", "captions", "recipe", "source", "folders", "num_chunks"}
-"""Keys that every state has had since glit kept one."""
 _FOLDER = re.compile(r"[a-z]+-[0-9a-f]+")
 _ALWAYS = ("duckdb", "numpy", "pillow", "pyarrow", "simplejpeg", "tokenizers")
 """Packages that every build loads."""
@@ -129,15 +127,16 @@ class BuildState:
                 raise MisfitError(f"found {folder!r}, want STAGE-FINGERPRINT", ("folders", stage))
 
 
-class UnreadNotesError(UserError):
-    """A work folder tells what its dataset was made of in files that this glit does not read."""
+class OtherVersionError(UserError):
+    """A work folder is another version's of glit."""
 
 
 def read_state(work: Store) -> BuildState:
     """Return the record that a build keeps of itself in its work folder.
 
     Raises:
-        UserError: it is damaged, or of a glit that noted other things.
+        OtherVersionError: see there.
+        UserError: it is damaged.
     """
     return _read(work, STATE)
 
@@ -146,12 +145,12 @@ def known_state(work: Store) -> BuildState | None:
     """The same for a build, which writes it anew; None where there is none, or it is damaged.
 
     Raises:
-        UnreadNotesError: see there.
+        OtherVersionError: see there.
     """
     for name in (STATE, _COPY):
         try:
             return _read(work, name)
-        except UnreadNotesError:
+        except OtherVersionError:
             raise
         except (UserError, FileNotFoundError):
             continue
@@ -190,14 +189,6 @@ def told_retries(plan: Plan, state: BuildState) -> list[Mapping[str, Any]]:
     ]
 
 
-def other_version(work: Store) -> UserError:
-    """Return the error for a work folder that this glit did not write."""
-    return UserError(
-        f"{work.root}: was made by another version of glit; run glit build again, which reuses "
-        "what is still valid"
-    )
-
-
 def _read(work: Store, name: str) -> BuildState:
     try:
         found: Any = json.loads(work.read(name))
@@ -206,24 +197,21 @@ def _read(work: Store, name: str) -> BuildState:
             f"{work.root}/{name}: not valid JSON ({error}); run glit build again, which writes it "
             "anew and reuses the tables"
         ) from error
-    if isinstance(found, dict) and (_SEAL in found or found.get("version") == _VERSION):
-        content = {key: value for key, value in found.items() if key != _SEAL}
-        if found != sealed(content):
-            raise UserError(
-                f"{work.root}/{name}: damaged, or changed by hand; run glit build again, which "
-                "writes it anew and reuses the tables"
-            )
-    is_known = isinstance(found, dict) and found.keys() >= _WANTED
-    if not is_known or (isinstance(found["recipe"], dict) and "name" not in found["recipe"]):
-        raise other_version(work)
-    if found.get("version") != _VERSION:
-        raise UnreadNotesError(
+    content: dict[str, Any] = found if isinstance(found, dict) else {}
+    is_sealed = _SEAL in content or content.get("version") == _VERSION
+    content = {key: value for key, value in content.items() if key != _SEAL}
+    if is_sealed and found != sealed(content):
+        raise UserError(
+            f"{work.root}/{name}: damaged, or changed by hand; run glit build again, which "
+            "writes it anew and reuses the tables"
+        )
+    if not is_sealed or content.pop("version", None) != _VERSION:
+        raise OtherVersionError(
             f"{work.root}: was made by another version of glit, whose notes this one does not "
             "read; use that version, or run glit build with another folder"
         )
-    known = {each.name for each in dataclasses.fields(BuildState)}
     try:
-        return from_plain(BuildState, {k: value for k, value in found.items() if k in known})
+        return from_plain(BuildState, content)
     except (MisfitError, RecursionError) as error:
         raise UserError(
             f"{work.root}/{name}: {error}; run glit build again, which writes it anew and reuses "

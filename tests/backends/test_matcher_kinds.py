@@ -33,7 +33,7 @@ from transformers import (
 )
 
 from glit.backends.matchers import MATCHERS
-from glit.backends.matchers.clip import ClipMatcher, own_scale, reading
+from glit.backends.matchers.clip import ClipMatcher, own_scale
 from glit.clip.crops import whole_pixel_boxes
 from glit.clip.random_clip import TINY, write_random_clip
 from glit.clip.runs import find_model
@@ -161,8 +161,7 @@ def test_each_says_its_own_scale(tmp_path) -> None:
         assert own_scale(replace(resolve("mini-matcher"), path=tmp_path)) == scale
     model = resolve(str(write_siglip(tmp_path)))
     assert own_scale(model) == 118 == float(f"{math.exp(4.77):.3g}")
-    assert reading(model) == {"squeezed": True} and not reading(resolve("mini-matcher"))
-    assert own_scale(None) is None and not reading(None)
+    assert own_scale(None) is None
 
 
 @pytest.mark.parametrize("write", [write_siglip, write_naflex])
@@ -181,7 +180,6 @@ def test_siglip_2_reads_texts_in_lower_case_where_its_tokenizer_is_gemmas(tmp_pa
     found = SiglipTokenizer(folder).encode_closed(TEXTS, context=24)
     assert found == theirs(TEXTS, truncation=True, max_length=24).input_ids
     assert found[1] == SiglipTokenizer(folder).encode_closed([TEXTS[1].lower()], context=24)[0]
-    assert reading(resolve(str(folder)))["lower_case"] is True
 
 
 def refused(path: Path, said: str, match=matcher_of) -> None:

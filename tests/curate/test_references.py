@@ -31,8 +31,7 @@ from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
 from glit.images import decode
 from glit.planning.recipe import load_recipe
-from glit.recipes.config import identity
-from glit.stages.exclude import ExcludeConfig, open_references
+from glit.stages.exclude import open_references
 
 
 def jpeg(image: Image.Image, quality: int = 50) -> Image.Image:
@@ -321,10 +320,6 @@ def test_a_list_with_embeddings_is_the_same_bytes_again(parts, tmp_path):
     listed, _ = parts
     api.references(listed.parent / "images", tmp_path / "again.parquet", model="mini-matcher")
     assert (tmp_path / "again.parquet").read_bytes() == listed.read_bytes()
-
-
-def test_recipes_without_a_model_keep_their_fingerprints():
-    assert identity(ExcludeConfig(enabled=True, lists=("x",))).keys() == {"enabled", "lists"}
 
 
 def test_embeddings_that_cannot_be_compared(plain, listed, parts, scenes, tmp_path, monkeypatch):

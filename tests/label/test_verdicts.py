@@ -34,15 +34,6 @@ def test_a_whole_line_without_its_end_stays(tmp_path):
     assert [*read_verdicts(file)] == [A.key, B.key]
 
 
-def test_a_verdict_that_was_written_to_half_a_line_is_read(tmp_path):
-    file = tmp_path / "v.jsonl"
-    for each in (A, B, C):
-        add_verdict(file, each)
-    first, second, third = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(first[:30] + second + third)
-    assert [*read_verdicts(file)] == [B.key, C.key]
-
-
 def test_nothing_is_left_of_a_verdict_that_does_not_fit_on_the_disk(tmp_path, monkeypatch):
     file = tmp_path / "v.jsonl"
     add_verdict(file, A)

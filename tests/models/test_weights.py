@@ -37,9 +37,9 @@ def test_the_mini_pack_resolves_with_a_hash_and_no_path_in_its_identity():
 def test_every_manifest_entry_says_where_and_under_which_licence():
     for name, entry in manifest().items():
         assert entry.licence, name
-        assert sum(map(bool, (entry.mini, entry.id, entry.file))) == 1, name
+        assert sum(map(bool, (entry.mini, entry.inside, entry.id, entry.file))) == 1, name
         assert bool(entry.source) == bool(entry.file), name
-        assert bool(entry.num_bytes) == (not entry.mini), name
+        assert bool(entry.num_bytes) == (not entry.mini and not entry.inside), name
         assert re.fullmatch("([0-9a-f]{64})?", entry.sha256), name
         if entry.id:
             assert re.fullmatch("main|[0-9a-f]{40}", entry.revision), name

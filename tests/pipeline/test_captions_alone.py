@@ -88,7 +88,7 @@ def test_it_has_every_column_and_runs_three_stages(alone, built):
 def test_no_matcher_is_asked_for():
     recipe = load_recipe("flism", overrides=["propose.enabled=false", "caption.backend=provided"])
     assert {role: each.name for role, each in models_of(recipe).items()} == {
-        "tokenizer": "mini-matcher"
+        "tokenizer": "clip-tokenizer"
     }
     again = recipe_from_dict(recipe.as_dict())
     assert again.as_dict() == recipe.as_dict()
@@ -281,4 +281,4 @@ def test_doctor_asks_for_no_matcher_and_warns_of_none(photographs):
         all_recipes=False,
     )
     assert not any("procedural scenes" in each.found for each in report.findings)
-    assert [m.name for m in report.models if "captions-only" in m.recipes] == ["mini-matcher"]
+    assert [m.name for m in report.models if "captions-only" in m.recipes] == ["clip-tokenizer"]

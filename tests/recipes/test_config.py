@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import pytest
@@ -11,7 +11,6 @@ from glit.errors import RecipeError
 from glit.plain import limited
 from glit.recipes.config import (
     Choice,
-    added,
     as_table,
     build_dataclass,
     identity,
@@ -23,7 +22,6 @@ from glit.recipes.config import (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Soft:
     width: int = 3
-    later: float = added(0.5)
     share: float = limited(0.25, least=0, most=1)
     way: Literal["up", "down"] = "up"
 
@@ -37,7 +35,6 @@ class Hard:
 class Table:
     size: int = 1
     batch_size: int = speed_only(8)
-    newer: str = added("as before")
     least: int = speed_only(1, least=1)
     kind: str = "plain"
     options: Any = None
@@ -46,14 +43,8 @@ class Table:
     )
 
 
-def test_a_field_of_a_later_glit_enters_only_off_its_default():
-    before = {"size": 1, "kind": "plain"}
-    assert identity(Table()) == before
-    assert identity(Table(newer="as before")) == before
-    assert identity(Table(newer="otherwise")) == {**before, "newer": "otherwise"}
-
-
 def test_what_is_only_speed_never_enters():
+    assert identity(Table()) == {"size": 1, "kind": "plain"}
     assert identity(Table(batch_size=64)) == identity(Table())
     assert identity(Table(size=2)) != identity(Table())
 
@@ -62,9 +53,8 @@ def test_options_enter_by_the_same_rules():
     chosen = Table(kind="soft", options=Soft(width=4))
     of_soft = {"width": 4, "share": 0.25, "way": "up"}
     assert identity(chosen) == {"size": 1, "kind": "soft", **of_soft}
-    assert identity(replace(chosen, options=Soft(width=4, later=0.7)))["later"] == 0.7
     assert as_table(chosen) == {
-        "size": 1, "batch_size": 8, "least": 1, "newer": "as before", "kind": "soft", "width": 4, "later": 0.5,
+        "size": 1, "batch_size": 8, "least": 1, "kind": "soft", "width": 4,
         "share": 0.25, "way": "up",
     }  # fmt: skip
 

@@ -15,7 +15,6 @@ from glit.dataset.verify import verify
 from glit.errors import RecipeError
 from glit.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
-from glit.recipes.config import identity
 from glit.stages.negatives import NegativesConfig
 from glit.text.negatives import KINDS
 
@@ -175,7 +174,3 @@ def test_kinds_that_cannot_be() -> None:
     for kinds in ((), ("negation", "negation"), ("mood",)):
         with pytest.raises(RecipeError, match=r"\[negatives\] kinds: found"):
             NegativesConfig(kinds=kinds)
-
-
-def test_the_fingerprint_of_rules_does_not_know_of_language_models() -> None:
-    assert identity(NegativesConfig(enabled=True)) == {"enabled": True, "per_sentence": 8}

@@ -68,12 +68,6 @@ def test_another_language_than_the_one_asked() -> None:
     assert not is_other_language("Ein Hund und ein Haus", "en"), "too short to tell"
 
 
-def test_the_first_checks_are_those_of_before() -> None:
-    for text in (GERMAN, f"{TEXT} As an AI language model, I do not see.", TEXT + " five" * 20):
-        assert (caption_fault(text, checks=1), caption_fault(text) is None) == (None, False)
-    assert caption_fault("Sorry, no.", checks=1) == "refusal"
-
-
 def test_runs_are_told_with_their_words() -> None:
     assert list(runs(["a", "b", "a", "b", "a"])) == [(2, 5)]
     assert list(runs([])) == list(runs(["a"])) == []

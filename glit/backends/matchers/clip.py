@@ -181,28 +181,6 @@ def _stored_scale(file: Path) -> Any:
         return stored.get_tensor("logit_scale").float().numpy()
 
 
-def reading(model: Resolved | None) -> dict[str, Any]:
-    """Return the preprocessing that earlier versions did differently, for fingerprints.
-
-    ``squeezed`` is said of SigLIP's and of most runs of glit train.
-    """
-    if model is None:
-        return {}
-    from glit.clip.image_processor import newly_followed, read_preprocessing, says_preprocessing
-    from glit.clip.model_types import wants_lower_case
-
-    if not says_preprocessing(model.path):
-        return {}
-    found: dict[str, Any] = {}
-    if read_preprocessing(model.path).fit == "resize":
-        found["squeezed"] = True
-    if followed := newly_followed(model.path):
-        found["preprocessing"] = followed
-    if model_type(model.path).startswith("siglip") and wants_lower_case(model.path):
-        found["lower_case"] = True
-    return found
-
-
 def _check(config: MatcherConfig, model: Resolved | None) -> None:
     from glit.clip.model_types import KINDS
     from glit.clip.open_clip import check_files, is_open_clip

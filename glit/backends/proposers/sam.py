@@ -21,7 +21,8 @@ from glit.images import Pixels
 from glit.models.device import pick_device, torch_dtype
 from glit.models.files import weight_files
 from glit.models.weights import Resolved
-from glit.recipes.config import RecipeTable, added, require_value
+from glit.plain import limited
+from glit.recipes.config import RecipeTable, require_value
 from glit.recipes.extras import require
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class SamOptions(RecipeTable):
 
     table: ClassVar[str] = "propose"
 
-    points_per_side: int = added(0, least=1, most=256, also=0)
+    points_per_side: int = limited(0, least=1, most=256, also=0)
     """Points along each side of the grid that SAM is asked at; 0 takes the model's own, 32 for
     published ones. 16 takes a quarter of the decoder's time and misses small things."""
 
