@@ -150,49 +150,6 @@ def objectives_command(
     console.print(f"wrote objectives.md and objectives.json in {request.output}", soft_wrap=True)
 
 
-@bench_command.command("gpu")
-@command
-def gpu_command(
-    *,
-    context: typer.Context,
-    output: str,
-    device: DeviceOption = "auto",
-    tiny: bool = False,
-    quiet: bool = False,
-    as_json: bool = False,
-) -> None:
-    """Measure how close glit comes to a GPU's limits, in at most nine minutes.
-
-    Args:
-        output: the folder for the results.
-        tiny: use tiny shapes, to check on any machine that all parts run.
-    """
-    from glit.recipes.extras import require
-
-    for extra in ("models", "sam", "train"):
-        require(extra, needed_for="glit bench gpu")
-    from glit.bench.gpu.run import page, run
-    from glit.models.device import pick_device
-    from glit.runtime.tables import show
-
-    folder = local_folder(output).resolve()
-    hold(context, folder)
-    where = pick_device(device).type
-    if where != "cuda" and not tiny:
-        raise UserError("glit bench gpu: this machine has no GPU; add --tiny to see the parts run")
-    console = Console(stderr=as_json, highlight=False)
-    scale = "tiny" if tiny else "full"
-    with status_reporter(console, quiet=quiet) as progress:
-        report = run(folder, device=where, scale=scale, progress=progress)
-    if as_json:
-        print(json.dumps(report))
-    else:
-        show(page(report), console)
-    console.print(f"wrote gpu.json and gpu.md in {folder}", soft_wrap=True)
-    if any(part["failure"] for part in report["parts"]):
-        raise typer.Exit(1)
-
-
 def _lines(console: Console, *, quiet: bool) -> Callable[[str], None]:
     """Lines that stay, a measurement each; none if quiet."""
     return lambda text: None if quiet else console.print(text, soft_wrap=True)

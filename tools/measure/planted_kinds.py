@@ -9,8 +9,20 @@ from typing import Any
 
 from PIL import Image, PngImagePlugin
 
-from tools.measure.caption_checks import FOREIGN
 from tools.measure.planted_entries import Entry
+
+_FOREIGN = (
+    "Auf dem Bild ist ein großer Hund zu sehen. Er liegt auf einer grünen Wiese. Im Hintergrund "
+    "stehen zwei Bäume und ein Haus. Der Himmel ist blau und klar.",
+    "Un grand chien est couché sur la pelouse. Derrière lui se trouvent deux arbres. Le ciel est "
+    "bleu et il y a des nuages. Une maison est visible à gauche.",
+    "Un perro grande está tumbado en el césped. Detrás de él hay dos árboles. El cielo es azul y "
+    "hay algunas nubes. A la izquierda se ve una casa.",
+    "一只大狗躺在绿色的草地上。 它后面有两棵树。 天空是蓝色的,有几朵云。 左边有一座房子。",
+    "Большая собака лежит на зелёной траве. За ней стоят два дерева. Небо голубое с облаками. "
+    "Слева виден дом.",
+)
+"""Captions in German, French, Spanish, Chinese and Russian."""
 
 FORMATS = ("glit", "captions", "coco", "regions", "mdetr", "odvg", "grit", "finehard",
            "visual-genome", "images", "metadata", "tao", "voc", "refcoco", "flickr30k-entities",
@@ -139,7 +151,7 @@ def plant_loop(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
 
 
 def plant_language(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
-    words = " ".join(rng.choice(list(FOREIGN.values()))[0])
+    words = rng.choice(_FOREIGN)
     entry.caption, entry.phrases = f"{words} {entry.row}.", []
 
 

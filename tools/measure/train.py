@@ -1,7 +1,7 @@
 """How fast objectives train: ``python -m tools.measure.train -o OUT``.
 
 A step of every objective, in turn with one of ``clip``, and the memory that each adds; CLIP
-ViT-B/16 with random weights. ``glit bench gpu`` measures a step on a GPU against its matrix rate.
+ViT-B/16 with random weights. ``tools.measure.gpu`` measures a step on a GPU.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 import psutil
 import torch
 
-from glit.bench.gpu import training
 from glit.bench.harness import Row, in_own_process
 from glit.bench.machine import peak_mb
 from glit.clip.random_clip import TINY, VIT_B_16, ClipShape
 from glit.runtime.tables import spread
 from glit.training.objectives import OBJECTIVES
 from tools.measure.clock import printed, seconds
+from tools.measure.gpu import training
 
 SHAPES = {"vit-b-16": VIT_B_16, "tiny": TINY}
 CLIP_VOCABULARY = 49_408

@@ -13,7 +13,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
-from glit.bench.gpu.bench import Bench, row
 from glit.bench.harness import Row, in_own_process
 from glit.bench.scenes import build_scenes, paint
 from glit.clip.random_clip import ClipShape, write_random_clip
@@ -23,6 +22,7 @@ from glit.training.config import TrainConfig
 from glit.training.optimizer import parameter_groups
 from glit.training.setup import Ingredients, mixed_precision, prepare
 from glit.training.step import run_step
+from tools.measure.gpu.bench import Bench, row
 
 _NUM_BATCHES = 3
 """Batches of the dataset that is trained on."""

@@ -1,7 +1,12 @@
-"""The parts in turn, each with its time, whatever becomes of the others."""
+"""Measure how close glit comes to a GPU's limits: ``python -m tools.measure.gpu -o OUT``.
+
+Runs the parts in turn, each with its time, whatever becomes of the others; needs the extras
+``models``, ``sam`` and ``train``.
+"""
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
 import tempfile
@@ -10,12 +15,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from glit.bench.gpu.bench import SCALES, Bench
 from glit.bench.harness import Row, record, recorded, run_command, write_report
 from glit.bench.machine import describe_machine, versions
 from glit.errors import StoppedError
+from glit.models.device import pick_device
 from glit.runtime.process_state import without_bars
-from glit.runtime.tables import Page, Table, figure
+from glit.runtime.tables import Page, Table, figure, show
+from glit.runtime.terminal import Console
+from tools.measure.console import say
+from tools.measure.gpu.bench import SCALES, Bench
 
 PARTS: Mapping[str, float] = {"models": 300, "training": 240}
 """Modules of this folder with a function ``measure`` that yields rows, and after how many seconds
@@ -52,7 +60,7 @@ def run(
         output, log = folder / f"{name}.json", folder / f"{name}.log"
         for path in (output, log):
             path.unlink(missing_ok=True)
-        words = ["glit.bench.gpu.run", name, scale, device, str(output)]
+        words = ["tools.measure.gpu", "--part", name, scale, device, str(output)]
         try:
             ended = run_command(words, log, most_s=most_s)
         except KeyboardInterrupt as error:
@@ -76,7 +84,7 @@ def run_part(name: str, scale: str, device: Any, output: str) -> None:
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory(prefix="glit-gpu-") as folder, without_bars():
         bench = Bench(scale=SCALES[scale], device=device, scratch=Path(folder))
-        rows = importlib.import_module(f"glit.bench.gpu.{name}").measure(bench)
+        rows = importlib.import_module(f"tools.measure.gpu.{name}").measure(bench)
         record(rows, Path(output))
 
 
@@ -120,5 +128,32 @@ def _remarks(report: dict[str, Any]) -> Iterator[str]:
             yield f"- {part['name']}: {note}"
 
 
+def main() -> None:
+    """Measure; or, with --part, be one part."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.measure.gpu", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("-o", "--output", type=Path, help="the folder for the results")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--tiny", action="store_true", help="tiny shapes, on any machine")
+    parser.add_argument("--part", nargs=4, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.part:
+        run_part(*given.part)
+        return
+    if given.output is None:
+        parser.error("-o OUT: the folder for the results")
+    where = pick_device(given.device).type
+    if where != "cuda" and not given.tiny:
+        parser.error("this machine has no GPU; add --tiny to see the parts run")
+    given.output.mkdir(parents=True, exist_ok=True)
+    scale = "tiny" if given.tiny else "full"
+    report = run(given.output.resolve(), device=where, scale=scale, progress=say)
+    show(page(report), Console(highlight=False))
+    say(f"wrote gpu.json and gpu.md in {given.output}")
+    sys.exit(any(part["failure"] for part in report["parts"]))
+
+
 if __name__ == "__main__":
-    run_part(*sys.argv[1:])
+    main()

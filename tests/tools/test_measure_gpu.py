@@ -13,13 +13,12 @@ import torch
 from pretend_cuda import pretend_cuda
 from rich.console import Console
 
-from glit.bench.gpu import run
-from glit.bench.gpu.bench import SCALES, Bench, row
-from glit.bench.gpu.run import PARTS, page, run_part
 from glit.bench.harness import Ended, note, record, recorded
-from glit.cli import main as command_line
 from glit.executors.process import borrowed_process
 from glit.runtime.tables import markdown, show
+from tools.measure.gpu import __main__ as command
+from tools.measure.gpu.__main__ import PARTS, page, run_part
+from tools.measure.gpu.bench import SCALES, Bench, row
 
 TINY = SCALES["tiny"]
 
@@ -52,13 +51,13 @@ def test_the_time_is_at_most_nine_minutes() -> None:
 def with_failures(tmp_path_factory):
     """The command with a part that is no module, one that hangs, one that does its work."""
     folder = tmp_path_factory.mktemp("gpu")
-    words = ["glit", "bench", "gpu", "-o", str(folder), "--device", "cpu", "--tiny"]
+    words = ["gpu", "-o", str(folder), "--device", "cpu", "--tiny"]
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
-        patch.setattr(run, "PARTS", {"no_such_part": 60, "models": 0.2, "training": 240})
+        patch.setattr(command, "PARTS", {"no_such_part": 60, "models": 0.2, "training": 240})
         patch.setattr("sys.argv", words)
         with contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
-            command_line.main()
+            command.main()
     return json.loads((folder / "gpu.json").read_text()), folder, said.getvalue()
 
 
@@ -99,7 +98,7 @@ def test_figures_of_a_part_that_dies_are_kept(tmp_path) -> None:
         record(dying(), tmp_path / "matrix.json")
     found = recorded(tmp_path / "matrix.json")
     assert found["rows"] == [row("rate", 3.0, "GB/s", limit=4.0)] and found["notes"] == ["a remark"]
-    assert run.cells(found["rows"][0]) == ("rate", "3.00 GB/s", "4.00", "0.75", "")
+    assert command.cells(found["rows"][0]) == ("rate", "3.00 GB/s", "4.00", "0.75", "")
     assert recorded(tmp_path / "none.json")["rows"] == []
     ended = Ended(code=-4, seconds=1.0, last_words="Illegal instruction")
     assert ended.failure == "signal 4: Illegal instruction"
@@ -112,7 +111,9 @@ def test_the_command_leaves_its_files(with_failures) -> None:
     assert sorted(os.listdir(folder)) == sorted(["gpu.json", "gpu.md", "training.json", *logs])
 
 
-def test_the_command_wants_a_gpu(run_glit, tmp_path) -> None:
-    refused = run_glit("bench", "gpu", "-o", tmp_path, "--device", "cpu")
-    assert refused.code == 2 and "no GPU; add --tiny" in refused.errors
+def test_the_command_wants_a_gpu(monkeypatch, capsys, tmp_path) -> None:
+    monkeypatch.setattr("sys.argv", ["gpu", "-o", str(tmp_path), "--device", "cpu"])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 2 and "no GPU; add --tiny" in capsys.readouterr().err
     assert not os.listdir(tmp_path)

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from glit.backends.matchers.clip import ClipMatcher
-from glit.bench.gpu.bench import Bench, products_in, row
 from glit.bench.harness import Row, note
 from glit.bench.lism_flism.columns import Method
 from glit.bench.lism_flism.fixed import fixed_boxes
@@ -19,6 +18,7 @@ from glit.images import Pixels, decode
 from glit.recipes.config import Precision
 from glit.stages.propose import ProposeStage
 from glit.stages.score import ScoreConfig, ScoreStage
+from tools.measure.gpu.bench import Bench, products_in, row
 
 _NUM_DRAWN = 8
 

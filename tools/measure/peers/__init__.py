@@ -1,1 +1,0 @@
-"""glit beside other packages on the same work."""
