@@ -257,7 +257,7 @@ def test_only_the_executors_import_ray():
         for name in imported(node)
         if name.split(".")[0] == "ray"
     }
-    names = ("on_ray", "ray_actor", "ray_pool", "ray_suspect", "ray_train")
+    names = ("on_ray", "ray_actor", "ray_pool", "ray_suspect")
     assert importing == {f"glit.executors.{name}" for name in names}
 
 

@@ -215,7 +215,6 @@ def _values(words: list[str], parameter: Any) -> list[str]:
         "settings": list(_settings()),
         "ray_address": [CLUSTER],
         "regions": [REGIONS],
-        "ray_workers": ["1"],
         "max_drops": ["99%"],
         "max_hours": ["9"],
         "max_tokens": ["2M"],

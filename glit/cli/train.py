@@ -24,7 +24,6 @@ def train_command(
     run: Annotated[str, typer.Option("-o", "--output")],
     recipe: str | None = None,
     resume: bool,
-    ray_workers: Annotated[int, typer.Option(min=0)] = 0,
     offline: bool = False,
     quiet: bool = False,
     as_json: bool = False,
@@ -36,7 +35,6 @@ def train_command(
         recipe: a built-in recipe or a TOML file. Default: fast-goal on a GPU, else mini; with
             ``resume``, the run's own settings.
         as_json: print metrics as JSON lines.
-        ray_workers: processes to start with Ray Train; 0: off.
     """
     from glit.recipes.extras import require
 
@@ -45,7 +43,6 @@ def train_command(
     from glit.evaluation.validation import open_validation
     from glit.planning.recipe import known_tables
     from glit.training.captions import short_text_note
-    from glit.training.launch import train_on_ray
     from glit.training.loop import train
     from glit.training.run_file import config_of, trained_parameters
 
@@ -65,11 +62,9 @@ def train_command(
         console.print(f"loading {config.model} for {config.objective} on {dataset}", soft_wrap=True)
         if note := short_text_note(config, dataset):
             console.print(note, soft_wrap=True)
-    how: Any = {"resume": resume, "open_measure": open_validation}
-    if ray_workers:
-        result = train_on_ray(config, dataset, folder, num_workers=ray_workers, **how)
-    else:
-        result = train(config, dataset, folder, report=report, **how)
+    result = train(
+        config, dataset, folder, resume=resume, report=report, open_measure=open_validation
+    )
     if result.interrupted:
         console.print(
             f"stopped after step {result.step} of {result.total_steps}; continue with --resume"

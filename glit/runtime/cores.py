@@ -36,7 +36,7 @@ def unused_allocation() -> str:
 
 
 def cores_of_this_rank() -> int:
-    """This process's share of the cores if torchrun or Ray Train started several here."""
+    """This process's share of the cores if torchrun started several here."""
     return max(1, usable_cores() // num_on_this_machine())
 
 

@@ -1,4 +1,4 @@
-"""Rank and number of the processes of one run, as torchrun and Ray Train state them."""
+"""Rank and number of the processes of one run, as torchrun states them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def num_launched() -> int:
         if "WORLD_SIZE" not in os.environ and _number(name, 1) > 1:
             raise UserError(
                 f"{name}={os.environ[name]}: MPI started several processes; start them with "
-                "torchrun, or with --ray-workers"
+                "torchrun"
             )
     return _number("WORLD_SIZE", 1)
 

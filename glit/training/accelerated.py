@@ -92,7 +92,7 @@ def _check_same_processes(accelerator: Accelerator, num_processes: int) -> None:
         said = ", ".join(f"{who} {number}" for who, number in counts.items())
         raise UserError(
             f"processes of this run: {said}; rank {rank()} and {accelerator.process_index}: they "
-            "must agree; start with torchrun or --ray-workers, without other settings of accelerate"
+            "must agree; start with torchrun, without other settings of accelerate"
         )
 
 

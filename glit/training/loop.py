@@ -55,7 +55,7 @@ def train(
     report: Report | None = None,
     open_measure: OpenMeasure | None = None,
 ) -> TrainResult:
-    """Fine-tune on a dataset; several processes may each call this (torchrun, Ray Train).
+    """Fine-tune on a dataset; several processes may each call this (torchrun).
 
     Args:
         config: the run's configuration.

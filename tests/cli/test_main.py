@@ -17,7 +17,6 @@ WRITING = {
     "export": ["export", "{built}", "--to", "coco", "-o", ADDRESS],
     "train": ["train", "{built}", "-o", ADDRESS, "-r", "mini"],
     "train --resume": ["train", "{built}", "-o", ADDRESS, "--resume"],
-    "train --ray-workers": ["train", "{built}", "-o", ADDRESS, "-r", "mini", "--ray-workers", "2"],
     "eval": ["eval", "retrieval", "mini-matcher", "{built}", "-o", ADDRESS],
     "scenes": ["scenes", "-o", ADDRESS, "-n", "1"],
     "bench": ["bench", "lism-flism", "-o", ADDRESS],

@@ -1,4 +1,4 @@
-"""Runs started by torchrun and by Ray Train end like a run in one process."""
+"""Runs started by torchrun end like a run in one process."""
 
 from __future__ import annotations
 
@@ -134,37 +134,6 @@ def test_torchrun_with_an_objective_that_a_recipe_loads(tiny_clip, make_dataset,
         text=True,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert_same(run, wanted)
-    assert_scaled(run)
-
-
-@pytest.mark.engine
-def test_ray_train_with_an_objective_of_a_file(tiny_clip, make_dataset, tmp_path) -> None:
-    """Only the driver has the file of the plugin."""
-    dataset = make_dataset(20)
-    wanted = one_process(tiny_clip, dataset, tmp_path / "one")
-    plugin, script, run = (tmp_path / name for name in ("scaled.py", "script.py", "two"))
-    plugin.write_text(OBJECTIVE)
-    loading = (
-        "from glit.recipes.plugins import load\n"
-        "from glit.training.objectives import OBJECTIVES\n"
-        "load([sys.argv[4]])\nPath(sys.argv[4]).unlink()\nconfig = "
-    )
-    on_ray = (
-        "from glit.training.launch import train_on_ray\n"
-        "train_on_ray(config, sys.argv[2], Path(sys.argv[3]), num_workers=2)"
-    )
-    objective = "log_every=1, objective='scaled', options=OBJECTIVES['scaled'](scale=1.0),"
-    before = SCRIPT[: SCRIPT.index("train(config")]
-    before = before.replace("config = ", loading).replace("log_every=1,", objective)
-    script.write_text(before + on_ray)
-    done = subprocess.run(
-        [sys.executable, str(script), str(tiny_clip), str(dataset), str(run), str(plugin)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
     assert_same(run, wanted)
     assert_scaled(run)
 
