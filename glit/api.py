@@ -555,7 +555,6 @@ def audit(
     split: str | None = None,
     against: PathLike = "",
     model: str = "",
-    network: bool = False,
     page: PathLike | None = None,
     progress: StageProgress | None = None,
 ) -> AuditReport:
@@ -571,7 +570,6 @@ def audit(
         against: a test set that no image may be in, as :func:`overlap` takes it.
         model: also look for captions of another picture, and for phrases that fit their box badly,
             with this CLIP: a name, a folder, a run or a hub id.
-        network: ask up to 200 of the stated addresses of pictures whether they answer.
         page: the HTML page to write.
         progress: counts the images.
 
@@ -591,7 +589,7 @@ def audit(
     source = open_source(os.fspath(what), form=format, images=folder, split=split)
     listed = open_list(Wanted(images=os.fspath(against)), told) if against else None
     report = inspect(
-        source, told, images=folder, test_set=listed, network=network,
+        source, told, images=folder, test_set=listed,
         model=open_embedder(model, needed_for="--model") if model else None,
         thumbnailer=None if output is None else example_thumbnail,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from glit.clip.image_processor import read_preprocessing
 from glit.clip.open_clip import clip_names, shape_fault
 from glit.clip.text_window import KEPT_POSITIONS
 from glit.errors import InputError, WeightsError, first_line
-from glit.importers.torchscript import check_stored, check_strides, is_torchscript, read_tensors
+from glit.importers.tensor_bombs import check_stored, check_strides
 from glit.models.files import CONFIG, file_hash, has_tokenizer, model_type, weight_files
 from glit.models.weights import resolve
 from glit.storage.outputs import new_folder
@@ -75,8 +76,8 @@ def import_model(
     """Write the folder of a CLIPModel with a checkpoint's weights.
 
     Args:
-        checkpoint: a state dict, as ``torch.save`` or safetensors write it, a TorchScript archive,
-            or a folder of FG-CLIP's; read as plain tensors, no code in it runs.
+        checkpoint: a state dict, as ``torch.save`` or safetensors write it, or a folder of
+            FG-CLIP's; read as plain tensors, no code in it runs.
         output: the folder, which does not exist yet.
         like: the CLIP it was fine-tuned from, a name, a folder or a hub id: its architecture,
             tokenizer and preprocessing are taken; by default the checkpoint's own folder, else
@@ -171,9 +172,14 @@ def _load(path: Path) -> Any:
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
-        check_stored(path)
-        if is_torchscript(path):
-            return read_tensors(path)
+        if zipfile.is_zipfile(path):
+            check_stored(path)
+            with zipfile.ZipFile(path) as archive:
+                if any("/code/" in name for name in archive.namelist()):
+                    raise InputError(
+                        f"{path}: a TorchScript archive, which holds code; give the model's state "
+                        "dict or safetensors (those of OpenAI's CLIPs are on the Hugging Face Hub)"
+                    )
         with torch.serialization.safe_globals(_NUMBERS):
             found = torch.load(path, map_location="cpu", weights_only=True)
             check_strides(found)

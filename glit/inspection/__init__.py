@@ -11,7 +11,6 @@ boxes          boxes and the frame that they are in
 pictures       image files
 captions       single captions
 repeats        captions repeated over images, exactly or nearly
-addresses      dead addresses
 hashed_sample  a sample of bounded size
 scores         scores of captions with their own pictures
 matches        captions of another picture, by a model

@@ -16,7 +16,6 @@ from glit.errors import InputError
 from glit.images import ImageError
 from glit.inputs.no_images import no_images
 from glit.inputs.source import find_source
-from glit.inspection.addresses import MOST_ADDRESSES, AddressSample
 from glit.inspection.boxes import PictureSize, box_faults, box_frame, named_boxes
 from glit.inspection.captions import caption_faults, span_faults
 from glit.inspection.findings import AuditReport, Tally
@@ -65,7 +64,6 @@ def inspect(
     *,
     images: str = "",
     test_set: ReferenceList | None = None,
-    network: bool = False,
     model: Embedder | None = None,
     thumbnailer: Thumbnailer | None = None,
     tally: Tally | None = None,
@@ -78,7 +76,6 @@ def inspect(
         images: the folder of pictures, if the user named it: a picture that is not there is a
             fault then, even if none is.
         test_set: a list of images that may not be among them; None for none.
-        network: ask a sample of the addresses.
         model: matches texts with pictures; None for none.
         thumbnailer: makes the thumbnails of examples; None leaves them out.
         tally: counts; None makes a new one.
@@ -97,7 +94,7 @@ def inspect(
             if source.total:
                 progress.advance(len(some))
         audit.look_at_all()
-        return audit.report(images, network=network)
+        return audit.report(images)
 
 
 class _Audit:
@@ -114,7 +111,7 @@ class _Audit:
     ) -> None:
         self._source, self._tally, self._thumbnailer = source, tally, thumbnailer
         self._repeats, self._matches, self._test_set = repeats, matches, test_set
-        self._addresses, self._licences = AddressSample(), Counter[str]()
+        self._licences = Counter[str]()
         self._corners = CornerCount()
 
     def seen(self) -> Iterator[Seen]:
@@ -136,8 +133,6 @@ class _Audit:
                 size = box_frame(item, picture and picture.size)
                 self._corners.add(item.boxes if size else (), size or (0, 0))
             self._repeats.add(item.name, item.captions or ())
-            if item.address:
-                self._addresses.add(item.address, item.name)
             if licence := item.licence or (picture.licence if picture else ""):
                 known = licence in self._licences or len(self._licences) < _MOST_LICENCES
                 self._licences[licence if known else _OTHER_LICENCES] += 1
@@ -223,17 +218,14 @@ class _Audit:
         if self._matches is not None and not self._matches.unlooked():
             tally.count(_OF_ANOTHER, self._matches.captions, self._matches.faults())
 
-    def report(self, images: str, *, network: bool) -> AuditReport:
+    def report(self, images: str) -> AuditReport:
         """All findings.
 
         Args:
             images: the folder of pictures, if the user named it.
-            network: ask a sample of the addresses.
         """
         source, tally = self._source, self._tally
-        if network:
-            tally.count("address-dead", len(self._addresses), self._addresses.faults())
-        skipped = {**self._not_asked(network=network), **source.unlooked}
+        skipped = {**self._not_asked(), **source.unlooked}
         skipped |= self._without_pictures(named=bool(images))
         skipped = {code: why for code, why in skipped.items() if code not in tally.at_fault}
         repairs = partial(
@@ -262,9 +254,9 @@ class _Audit:
         why = f"no picture is in {source.pictures or source.what}; name their folder with --images"
         return dict.fromkeys(("picture-missing", *_OF_PICTURES), why)
 
-    def _not_asked(self, *, network: bool) -> dict[str, str]:
+    def _not_asked(self) -> dict[str, str]:
         """Further kinds that were not looked for."""
-        tally, number = self._tally, self._addresses.number
+        tally = self._tally
         found = {code: NOTHING for code in KINDS if not tally.looked_at[code]}
         if self._test_set is None:
             found["in-test-set"] = "no test set was named; add --against LIST"
@@ -274,9 +266,4 @@ class _Audit:
             found[_OF_ANOTHER] = "no model was named; add --model NAME"
         elif why := self._matches.unlooked():
             found[_OF_ANOTHER] = why
-        if not number:
-            found["address-dead"] = "no addresses are stated"
-        elif not network:
-            asked = min(number, MOST_ADDRESSES)
-            found["address-dead"] = f"add --network to ask {asked} of {number} addresses"
         return found

@@ -59,8 +59,6 @@ class Item:
     looked_at: tuple[tuple[str, int], ...] = ()
     """Codes, and the number of things that reading it looked at."""
     licence: str = ""
-    address: str = ""
-    """Where the picture can be fetched, http or https."""
 
 
 class Source(Protocol):

@@ -16,7 +16,7 @@ class FaultKind:
     """``error`` if training on such an item is wrong for certain, else ``warning``."""
     sentence: str
     of: str
-    """What is counted: ``images``, ``captions``, ``texts``, ``boxes``, ``addresses``."""
+    """What is counted: ``images``, ``captions``, ``texts``, ``boxes``."""
 
 
 def _error(sentence: str, of: str = "images") -> FaultKind:
@@ -62,6 +62,5 @@ KINDS: dict[str, FaultKind] = {
     "caption-near": _warning("Nearly the same caption belongs to several images.", "captions"),
     "caption-of-another": _warning("A caption fits other pictures as well as its own.", "captions"),
     "in-test-set": _error("An image is in the test set."),
-    "address-dead": _warning("An address does not answer with a file.", "addresses"),
 }  # fmt: skip
 """By code. Codes are stable: scripts may compare them."""

@@ -165,7 +165,7 @@ class FileSource:
     def _annotated(self, image: AnnotatedImage) -> Item:
         return Item(
             captions=(*image.captions, *(text for _, text in image.further)),
-            licence=image.licence, address=image.address, **self._place(image.path),
+            licence=image.licence, **self._place(image.path),
         )  # fmt: skip
 
     def _region_image(self, image: RegionImage) -> Item:
@@ -196,7 +196,6 @@ class FileSource:
             faults=tuple(faults),
             looked_at=(("span-words", of_texts), *Counter(of_boxes).items()),
             licence=image.licence,
-            address=image.address,
             **self._place(image.path),
         )
 

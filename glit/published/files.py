@@ -57,9 +57,6 @@ class AnnotatedImage:
     licence: str = ""
     """As the file states it; empty if it does not."""
 
-    address: str = ""
-    """Where the file says that the picture is published; empty if it does not."""
-
 
 def annotated(
     path: Path, captions: Iterable[str], segments: Iterable[Segment] = ()
@@ -81,17 +78,16 @@ def licence_names(values: dict[str, Any]) -> dict[Any, str]:
     return {each["id"]: str(each.get("name") or each.get("url") or each["id"]) for each in known}
 
 
-def stated_origin(entry: dict[str, Any], licences: dict[Any, str]) -> tuple[str, str]:
-    """The licence and the address of a picture that its entry states; empty texts for none.
+def stated_licence(entry: dict[str, Any], licences: dict[Any, str]) -> str:
+    """The licence of a picture that its entry states; empty for none.
 
-    >>> stated_origin({"license": 4, "coco_url": "http://x/1.jpg"}, {4: "CC BY 2.0"})
-    ('CC BY 2.0', 'http://x/1.jpg')
+    >>> stated_licence({"license": 4}, {4: "CC BY 2.0"})
+    'CC BY 2.0'
     """
     licence = entry.get("license")
-    known = licences.get(licence) if _is_key(licence) else None
-    address = entry.get("coco_url") or entry.get("url") or entry.get("flickr_url")
-    plain = str(licence) if _is_key(licence) else ""
-    return known or plain, address if isinstance(address, str) else ""
+    if not _is_key(licence):
+        return ""
+    return licences.get(licence) or str(licence)
 
 
 def _is_key(value: Any) -> bool:

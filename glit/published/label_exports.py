@@ -17,7 +17,7 @@ from glit.data.frames import checked_size, stated_size, xywh_corners
 from glit.data.json_files import json_array, load_json
 from glit.data.rle import Runs, decode_rle, encode_rle, read_rle
 from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of
-from glit.published.files import licence_names, published_place, stated_origin, whole
+from glit.published.files import licence_names, published_place, stated_licence, whole
 from glit.published.region_image import RegionImage, as_number, outline, turned_box
 from glit.published.xml_files import xml_entries
 
@@ -79,7 +79,7 @@ def coco_image(of: CocoImage, licences: dict[Any, str]) -> RegionImage:
     with image.whole():
         image.stated = stated_size(of.entry)
         checked_size(image.stated or (1, 1))
-        image.licence, image.address = stated_origin(of.entry, licences)
+        image.licence = stated_licence(of.entry, licences)
         if of.fault:
             raise ValueError(of.fault)
     return image

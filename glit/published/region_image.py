@@ -53,8 +53,6 @@ class RegionImage:
     """Faults of those of its regions that cannot be right."""
     licence: str = ""
     """As the file states it; empty if it does not."""
-    address: str = ""
-    """Where the file says that the picture is published; empty if it does not."""
     picture: Callable[[], bytes] | None = None
     """Reads the encoded picture, if the annotations hold it; ``path`` is then its place there."""
 

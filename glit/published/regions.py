@@ -21,7 +21,7 @@ from glit.published.files import (
     licence_names,
     no_parts,
     plain_pickle,
-    stated_origin,
+    stated_licence,
     whole,
 )
 from glit.published.label_exports import add_instances, coco_image, instance_box, without_image
@@ -103,7 +103,7 @@ def _grit_row(row: dict[str, Any], folder: Path, where: str) -> RegionImage:
     with image.whole():
         image.path = folder / (row.get("file_name") or f"{row['key'][:5]}/{row['key']}.jpg")
         image.stated = stated_size(row, *_GRIT_SIZE) or stated_size(row)
-        image.licence, image.address = stated_origin(row, {})
+        image.licence = stated_licence(row, {})
         span = image.say(row["caption"] or "")
         for each in [*(row["noun_chunks"] or ()), *(row["ref_exps"] or ())]:
             with image.record():
@@ -131,7 +131,7 @@ def odvg(annotations: Path, images: Path | None, split: str | None) -> Iterator[
         with image.whole():
             image.path = folder / (line.get("filename") or line["file_name"])
             image.stated = stated_size(line)
-            image.licence, image.address = stated_origin(line, {})
+            image.licence = stated_licence(line, {})
             _read_odvg(image, line)
         yield image
 

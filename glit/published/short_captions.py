@@ -16,7 +16,7 @@ from glit.published.files import (
     chosen_parts,
     licence_names,
     no_parts,
-    stated_origin,
+    stated_licence,
 )
 
 
@@ -36,9 +36,8 @@ def coco(annotations: Path, images: Path | None, split: str | None) -> Iterator[
         raise ValueError("it has no captions, but boxes; take --format coco-instances")
     for image in file.checked().images:
         texts = [each["caption"] for _, each in image.annotations]
-        licence, address = stated_origin(image.entry, licences)
         one = annotated(folder / image.file_name, texts)
-        yield replace(one, licence=licence, address=address)
+        yield replace(one, licence=stated_licence(image.entry, licences))
     if lost := file.without_image:
         warnings.warn(
             f"{annotations}: {sum(map(len, lost.values()))} captions are left out, of {len(lost)} "

@@ -6,20 +6,5 @@ A rule is a frozen dataclass whose fields are its options; none ever asks a mode
 
 from __future__ import annotations
 
-from glit.rules.argmax import Argmax
-from glit.rules.centred import Centred
-from glit.rules.dual_softmax import DualSoftmax
-from glit.rules.lism import Lism
-from glit.rules.mutual import Mutual
-from glit.rules.protocol import Rule
-from glit.rules.sinkhorn import Sinkhorn
-
-RULES: dict[str, type[Rule]] = {
-    "argmax": Argmax,
-    "lism": Lism,
-    "centred": Centred,
-    "dual-softmax": DualSoftmax,
-    "sinkhorn": Sinkhorn,
-    "mutual": Mutual,
-}
-"""By the name that ``pair.rule`` takes."""
+from glit.rules.protocol import Rule as Rule
+from glit.rules.rules import RULES as RULES

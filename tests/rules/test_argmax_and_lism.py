@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from glit.data.records import Scores
-from glit.rules.argmax import Argmax
-from glit.rules.lism import Lism
 from glit.rules.pairing import Pairing
+from glit.rules.rules import Argmax, Lism
 
 
 def scored(similarity, whole=None) -> Scores:

@@ -10,10 +10,10 @@ import pytest
 from scored import regions, scored, sentences
 
 from glit.errors import RecipeError
-from glit.rules.argmax import Argmax
 from glit.rules.calibration import Calibration, read_calibration
 from glit.rules.logistic import Logistic
 from glit.rules.pairing import Pairing
+from glit.rules.rules import Argmax
 
 SCORES = {"name": "mini-matcher", "revision": "local"}
 

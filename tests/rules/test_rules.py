@@ -14,11 +14,8 @@ from scored import regions, scored
 from glit.data.records import Region, Scores
 from glit.errors import RecipeError
 from glit.rules import RULES
-from glit.rules.centred import Centred
-from glit.rules.dual_softmax import DualSoftmax
-from glit.rules.mutual import Mutual
 from glit.rules.pairing import Pairing
-from glit.rules.sinkhorn import Sinkhorn
+from glit.rules.rules import Centred, DualSoftmax, Mutual, Sinkhorn
 
 COSINES = st.integers(-100, 100).map(lambda hundredths: hundredths / 100)
 PLAIN = [kind() for kind in RULES.values()]

@@ -82,7 +82,7 @@ def test_a_calibration_of_another_matcher_is_refused_by_name(tmp_path):
 
 
 def test_a_rule_of_another_version_pairs_anew(monkeypatch):
-    from glit.rules.centred import Centred
+    from glit.rules.rules import Centred
 
     recipe = load_recipe("mini", overrides=["pair.rule=centred"])
     before = plan_of(recipe).fingerprints

@@ -10,9 +10,9 @@ from scored import regions, scored, sentences
 
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
-from glit.rules.argmax import Argmax
 from glit.rules.calibration import read_calibration
 from glit.rules.metrics import average_precision, calibration_error, removed_at
+from glit.rules.rules import Argmax
 from tools.measure.judged_pairs import Judged, calibrated, judged, measure
 
 

@@ -10,7 +10,7 @@ from tools.measure.planted_kinds import PLANTS, plant_empty
 
 ALL, PAIRS = (2, 2, 2, 0), (4, 4, 4, 0)
 FOUND = (
-    ("glit", "box-empty", ALL), ("mdetr", "caption-repeated", PAIRS), ("grit", "address-dead", ALL),
+    ("glit", "box-empty", ALL), ("mdetr", "caption-repeated", PAIRS),
     ("tao", "name-clash", ALL), ("flickr30k-entities", "caption-near", PAIRS),
     ("webdataset", "unreadable", ALL), ("yolo", "box-units", ALL), ("yolo", "box-outside", ALL),
     ("labelme", "in-test-set", ALL), ("cvat", "stated-turned", ALL),

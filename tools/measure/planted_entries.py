@@ -35,8 +35,6 @@ class Entry:
     """By how much the token spans are shifted."""
     shares: dict[str, float] = field(default_factory=dict)
     """Sides that boxes are divided by, if they are not the picture's."""
-    address: str = ""
-    """Where the file says that the picture is."""
 
 
 _clean: dict[str, list[Entry]] = {}
@@ -102,8 +100,3 @@ def lines(file: Path, rows: list[dict[str, Any]]) -> Path:
     """Write JSON lines."""
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return file
-
-
-def origin(entry: Entry) -> dict[str, str]:
-    """The address of the picture, as COCO has it; nothing if there is none."""
-    return {"coco_url": entry.address} if entry.address else {}

@@ -10,15 +10,11 @@ second table (``pairs``) has what is said of wrong pairs.
 
 from __future__ import annotations
 
-import contextlib
-import http.server
 import itertools
 import random
 import sys
 import tempfile
-import threading
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -26,7 +22,6 @@ from glit import open_dataset
 from glit.clip.opening import open_embedder
 from glit.curate.references import Wanted, open_list
 from glit.dataset.reader import Dataset
-from glit.inspection import addresses
 from glit.inspection.findings import AuditReport, Estimate, Tally
 from glit.inspection.inspect import inspect
 from glit.inspection.sources import open_source
@@ -66,14 +61,9 @@ def measured(
     """Numbers of images: planted, found, rightly found, and with other faults."""
     rng = random.Random(f"{form} {code} {rate}")
     entries = entries_of(dataset)
-    with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "images").mkdir()
-        if code == "address-dead":
-            entries = entries[: addresses.MOST_ADDRESSES]
-            address = stack.enter_context(answering())
-            for each in entries:
-                each.address = f"{address}/{each.row}"
         chosen = rng.sample(range(len(entries)), max(1, round(_share(code) * rate * len(entries))))
         others = [each for number, each in enumerate(entries) if number not in chosen]
         left = list(others)
@@ -82,7 +72,7 @@ def measured(
         names = {entries[number].name for number in chosen}
         if code in _IN_PAIRS:
             names |= {each.name for each in others if each not in left}
-        options: dict[str, Any] = {"network": code == "address-dead"}
+        options: dict[str, Any] = {}
         if code == "in-test-set":
             (folder / "test-set").mkdir()
             for number in chosen:
@@ -118,30 +108,6 @@ def _written(
         write_pictures(entries, folder / "images")
     what = WRITERS[form](entries, folder)
     return what, None if form in _PICTURES_INSIDE else folder / "images"
-
-
-@contextlib.contextmanager
-def answering() -> Iterator[str]:
-    """The address of a server of this machine, which counts as public: 404 for what is gone."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self.send_response(404 if "gone" in self.path else 200)
-            self.end_headers()
-
-        def log_message(self, format: str, *values: object) -> None: ...
-
-    plain = addresses._public
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        addresses._public = lambda *_: "127.0.0.1"
-        try:
-            yield f"http://example.org:{server.server_port}"
-        finally:
-            addresses._public = plain
-            server.shutdown()
-            thread.join()
 
 
 def _plain(name: str, entries: list[Entry]) -> str:

@@ -18,7 +18,6 @@ from tools.measure.planted_entries import (
     entries_of,
     in_shares,
     lines,
-    origin,
     pairs_of,
     wh,
 )
@@ -31,7 +30,7 @@ def write_captions(entries: list[Entry], folder: Path) -> Path:
 
 
 def write_coco(entries: list[Entry], folder: Path) -> Path:
-    images = [{"id": n, "file_name": e.name, **origin(e)} for n, e in enumerate(entries)]
+    images = [{"id": n, "file_name": e.name} for n, e in enumerate(entries)]
     texts = [{"id": n, "image_id": n, "caption": e.caption} for n, e in enumerate(entries)]
     file = folder / "captions.json"
     file.write_text(json.dumps({"images": images, "annotations": texts}))
@@ -49,7 +48,7 @@ def write_regions(entries: list[Entry], folder: Path) -> Path:
 
 def write_mdetr(entries: list[Entry], folder: Path) -> Path:
     images = [{"id": n, "file_name": e.name, "caption": e.caption, "width": e.width,
-               "height": e.height, **origin(e)} for n, e in enumerate(entries)]  # fmt: skip
+               "height": e.height} for n, e in enumerate(entries)]  # fmt: skip
     boxes = [
         {"image_id": n, "bbox": wh(box, plain=e.mixed),
          "tokens_positive": [phrase[:2]] if phrase else []}
@@ -68,7 +67,7 @@ def write_odvg(entries: list[Entry], folder: Path) -> Path:
              "tokens_positive": [phrase[:2]] if phrase[1] else []}
             for box, phrase in pairs_of(e) if phrase
         ]  # fmt: skip
-        rows.append({"filename": e.name, "width": e.width, "height": e.height, **origin(e),
+        rows.append({"filename": e.name, "width": e.width, "height": e.height,
                      "grounding": {"caption": e.caption, "regions": grounded}})  # fmt: skip
     return lines(folder / "odvg.jsonl", rows)
 
@@ -76,7 +75,6 @@ def write_odvg(entries: list[Entry], folder: Path) -> Path:
 def write_grit(entries: list[Entry], folder: Path) -> Path:
     rows = [
         {"key": f"{n:09}", "file_name": e.name, "caption": e.caption, "ref_exps": [],
-         "url": e.address,
          "noun_chunks": [[*map(float, p[:2]), *wh(in_shares(e, b), plain=not e.mixed), 1.0]
                           for b, p in pairs_of(e) if p]}
         for n, e in enumerate(entries)

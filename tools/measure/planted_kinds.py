@@ -211,10 +211,6 @@ def plant_text(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
     entry.boxes[0] = words
 
 
-def plant_no_answer(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
-    entry.address = f"{entry.address}/gone"
-
-
 def plant_turned(entry: Entry, rng: random.Random, _: list[Entry]) -> None:
     """A wider picture that is stored on its side, with its boxes as it is stored."""
     upright = Image.open(io.BytesIO(entry.original)).convert("RGB")
@@ -308,8 +304,6 @@ PLANTS: tuple[tuple[str, str, Plant, tuple[str, ...]], ...] = (
     ("name-unportable", "con, aux, colon", plant_reserved_name, _WITH_NAMES),
     ("name-clash", "names of two images differ in case", plant_clash,
      (*_WITH_NAMES, "images", "voc")),
-    ("address-dead", "answers 404", plant_no_answer,
-     ("coco", "mdetr", "odvg", "grit", "coco-instances")),
     ("caption-empty", "no text", plant_empty_caption,
      ("glit", "captions", "coco", "images", "metadata", "flickr30k-entities", "webdataset")),
     ("caption-looping", "12 times", plant_loop, _WITH_TEXTS),

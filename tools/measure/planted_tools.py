@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tools.measure.planted_entries import Entry, in_shares, origin, pairs_of, wh
+from tools.measure.planted_entries import Entry, in_shares, pairs_of, wh
 
 
 def _json(file: Path, values: Any) -> Path:
@@ -23,7 +23,7 @@ def _json(file: Path, values: Any) -> Path:
 
 
 def _images(entries: list[Entry]) -> list[dict[str, Any]]:
-    return [{"id": n, "file_name": e.name, "width": e.width, "height": e.height, **origin(e)}
+    return [{"id": n, "file_name": e.name, "width": e.width, "height": e.height}
             for n, e in enumerate(entries)]  # fmt: skip
 
 
