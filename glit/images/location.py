@@ -2,7 +2,7 @@
 
 The bytes keep their length and the pixels are not touched: the GPS directory of EXIF is emptied,
 values of ``exif:GPS…`` in XMP become blanks. Of a PNG, compressed or hexadecimal blocks with
-coordinates are left out whole. Names of places, as IPTC has them, stay.
+coordinates become a text that says so. Names of places, as IPTC has them, stay.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ _COORDINATES = frozenset({2, 4, 6, 20, 22, 28})
 _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 129: 1}
 """Bytes of a value, by its type."""
 _MOST_ENTRIES = 4096
+_IN_PLACE = b"glit\0coordinates were removed"
+"""The text of a PNG in place of a block with coordinates."""
 _EXIF = re.compile(rb"Exif\0\0(?=II\*\0|MM\0\*)")
 _NAMES = rb"[\w-]+:GPS(?:Dest)?(?:Latitude|Longitude|Altitude|AreaInformation)"
 _IN_XMP = re.compile(
@@ -55,7 +57,7 @@ def has_location(data: bytes) -> bool:
 
 def had_location(data: bytes) -> bool:
     """Return whether coordinates were taken out of a picture by :func:`without_location`."""
-    if any(_is_emptied(data, start) for start in _tiff_starts(data)):
+    if any(_is_emptied(data, start) for start in _tiff_starts(data)) or _IN_PLACE in data:
         return True
     blank = (found["value"] or found["text"] or b"" for found in _IN_XMP.finditer(data))
     return any(value and not value.strip() for value in blank)
@@ -139,7 +141,9 @@ def _png_without(data: bytes) -> bytes:
             parts += [data[kept:start], new, checksum]
             kept = end + 4
         elif kind in PNG_TEXTS and _text_has_location(kind, body):
-            parts.append(data[kept : start - 8])
+            text = b"tEXt" + _IN_PLACE
+            parts += [data[kept : start - 8], struct.pack(">I", len(_IN_PLACE)), text,
+                      struct.pack(">I", zlib.crc32(text))]  # fmt: skip
             kept = end + 4
     return b"".join([*parts, data[kept:]]) if parts else data
 

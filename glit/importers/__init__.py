@@ -14,7 +14,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
@@ -166,53 +166,73 @@ class _Listed:
 
 @dataclass(slots=True, kw_only=True)
 class _Claim:
-    """An entry whose boxes were written for a picture."""
+    """An entry that names a picture."""
 
     where: str
     published: str
     parts: int
     """Names at the end of the picture's path that the entry's path has too."""
-    start: int
-    stop: int = 0
-    """Its lines in the file of boxes."""
+    has_rows: bool
+    lines: list[tuple[range, range]] = field(default_factory=list)
+    """Its lines in the file of captions, and in that of boxes."""
 
 
 class _Claims:
-    """The pictures that have boxes, each of one entry: the one whose path names most of the
-    picture's folders. Where two name as many, the picture has none."""
+    """The pictures that have captions or boxes, each of one entry: the one whose path names most of
+    the picture's folders. Where two names have as many, the picture has none; entries with one
+    name and captions are of one picture."""
 
     def __init__(self) -> None:
         self._by: dict[Path, _Claim] = {}
-        self.cuts: list[tuple[int, int]] = []
-        """Lines in the file of boxes that are of no picture after all."""
+        self.texts: list[range] = []
+        self.boxes: list[range] = []
+        """Lines of captions and of boxes that are of no picture after all."""
 
-    def take(self, image: RegionImage, start: int) -> tuple[str, str]:
-        """Claim a picture for an entry: why it may not have it, and whose boxes go instead."""
-        parts = _common_tail(image.published, image.path)
-        new = _Claim(where=image.where, published=image.published, parts=parts, start=start)
-        old = self._by.get(image.path)
-        if old is None:
-            self._by[image.path] = new
+    def take(
+        self,
+        path: Path,
+        published: str,
+        where: str,
+        *,
+        has_rows: bool = True,
+        several: bool = False,
+    ) -> tuple[str, str]:
+        """Claim a picture for an entry: why it may not have it, and whose lines go instead.
+
+        Args:
+            path: of the picture.
+            published: its name as the entry has it.
+            where: the place of the entry.
+            has_rows: whether the entry has captions or boxes.
+            several: whether several entries may tell of one picture.
+        """
+        published = spellings(published)[-1] if published else ""
+        parts = _common_tail(published, path)
+        new = _Claim(where=where, published=published, parts=parts, has_rows=has_rows)
+        old = self._by.get(path)
+        if old is None or (parts >= old.parts and has_rows and not old.has_rows):
+            self._by[path] = new
+            return "", ""
+        if (several and old.published == published) or (not has_rows and parts <= old.parts):
             return "", ""
         if old.parts > parts:
-            return f"the picture has boxes in {old.where} already, whose path names its folder", ""
-        if old.start < old.stop:
-            self.cuts.append((old.start, old.stop))
-        old.start = old.stop
+            return f"the picture has lines of {old.where}, whose path names its folder", ""
+        lost = bool(old.lines)
+        self.texts += [texts for texts, _ in old.lines]
+        self.boxes += [boxes for _, boxes in old.lines]
+        old.lines = []
         if old.parts < parts:
-            self._by[image.path] = new
-            return (
-                "",
-                f"{old.where}: the picture is that of {new.where}, whose path names its folder",
-            )
+            self._by[path] = new
+            named = f"{old.where}: the picture is that of {where}, whose path names its folder"
+            return "", named * lost
         return (
-            f"the picture has boxes in {old.where} too",
-            f"{old.where}: the picture has boxes in {new.where} too",
+            f"{old.where} names the same picture",
+            f"{old.where}: {where} names the same picture" * lost,
         )
 
-    def written(self, image: RegionImage, stop: int) -> None:
-        """Remember the offset in the written file at which a picture's lines end."""
-        self._by[image.path].stop = stop
+    def written(self, path: Path, texts: range, boxes: range) -> None:
+        """Remember the lines that were written for a picture."""
+        self._by[path].lines.append((texts, boxes))
 
 
 def _common_tail(published: str, path: Path) -> int:
@@ -223,9 +243,7 @@ def _common_tail(published: str, path: Path) -> int:
     """
     if not published:
         return len(path.parts)
-    both = zip(
-        reversed(spellings(published)[-1].split("/")), reversed(path.resolve().parts), strict=False
-    )
+    both = zip(reversed(published.split("/")), reversed(path.resolve().parts), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
 
 
@@ -242,12 +260,13 @@ class _Pictures:
         self._named = NamedFiles(folder) if attach else None
         self.elsewhere = 0
 
-    def find(self, path: Path, *, sized: bool = False) -> tuple[Path, str]:
+    def find(self, path: Path, *, sized: bool = False, counted: bool = True) -> tuple[Path, str]:
         """Return a picture's file, and what is wrong with its name; the file need not exist.
 
         Args:
             path: as the annotations name it.
             sized: whether they state the picture's size.
+            counted: whether one that is elsewhere is counted.
         """
         fault = leads_out(path, self._folder)
         here = path if fault else on_disk(path, self._folder)
@@ -256,7 +275,7 @@ class _Pictures:
         found = self._named.find(path, sized=sized)
         if found is None:
             return here, fault
-        self.elsewhere += 1
+        self.elsewhere += counted
         return found, ""
 
 
@@ -268,12 +287,13 @@ def _write_captions(
     pictures: _Pictures,
 ) -> Imported:
     written = without = 0
-    missing, refused = _Listed(), _Listed()
+    missing, refused, claims = _Listed(), _Listed(), _Claims()
     several = any(len(image.captions) > 1 or image.further for image in found)
     has_long = any(image.growing or image.further for image in found)
     kinds: dict[str, None] = {}
+    lines = lost = 0
     with _new_file(output) as file:
-        for image in found:
+        for number, image in enumerate(found, start=1):
             path, fault = pictures.find(image.path) if image.captions else (image.path, "")
             if not image.captions:
                 without += 1
@@ -282,16 +302,26 @@ def _write_captions(
             elif not path.is_file():
                 missing.add(str(image.path))
             else:
-                for kind, caption in _by_kind(image, has_long=has_long):
-                    told_kind = {"kind": kind} if several else {}
-                    file.write(_line(_place(path, output), caption=caption, **told_kind))
-                    kinds[kind] = None
-                written += 1
+                published = image.published or str(image.path)
+                at = f"entry {number}, {published}"
+                reason, other = claims.take(path, published, at, several=True)
+                lost += bool(other)
+                refused.add(*filter(None, [reason and f"{at}: {reason}", other]))
+                if not reason:
+                    start = lines
+                    for kind, caption in _by_kind(image, has_long=has_long):
+                        told_kind = {"kind": kind} if several else {}
+                        file.write(_line(_place(path, output), caption=caption, **told_kind))
+                        kinds[kind] = None
+                        lines += 1
+                    claims.written(path, range(start, lines), range(0))
+                    written += 1
             told.advance(1)
-        if not written:
+        if written <= lost:
             raise InputError(_nothing(annotations, missing, refused))
+    _without_lines(output, claims.texts)
     return Imported(
-        captions=written, without=without, missing=tuple(missing.first),
+        captions=written - lost, without=without, missing=tuple(missing.first),
         num_missing=missing.total, kinds=tuple(kinds) if several else (),
         refused=tuple(refused.first), num_refused=refused.total, elsewhere=pictures.elsewhere,
     )  # fmt: skip
@@ -333,13 +363,17 @@ def _write_regions(
             refused.add(*(f"{at}: {cut(each)}" for each in image.left_out))
             if not image.fault and (not image.rows or (captions and not image.caption)):
                 counts["without"] += 1
+                refused.add(*_claim_of_nothing(image, pictures, claims, counts))
                 continue
             frame, fault = _framed(image, pictures, at)
             if not fault and not _is_there(image):
                 missing.add(str(image.path))
                 continue
-            if not fault and not image.caption:
-                reason, other = claims.take(image, counts["regions"])
+            if not fault:
+                several = bool(image.caption)
+                reason, other = claims.take(
+                    image.path, image.published, image.where, several=several
+                )
                 fault = f"{at}: {reason}" if reason else ""
                 refused.add(*filter(None, [other]))
                 counts["given up"] += bool(other)
@@ -347,6 +381,7 @@ def _write_regions(
                 whole.add(fault)
                 refused.add(fault)
                 continue
+            before = counts["captions"], counts["regions"]
             if image.caption and captions is not False:
                 texts = texts or files.enter_context(_new_file(output))
                 counts["captions"] += 1
@@ -357,8 +392,11 @@ def _write_regions(
             folder = os.path.commonpath([folder, own]) if folder else own
             phrases |= any("phrases" in row for row in image.rows.values())
             _write_boxes(image, frame, output, boxes, counts)
-            if not image.caption:
-                claims.written(image, counts["regions"])
+            claims.written(
+                image.path,
+                range(before[0], counts["captions"]),
+                range(before[1], counts["regions"]),
+            )
             if frame is not None and not image.shares:
                 given = [numbers[:4] for numbers in image.rows]
                 corners.add(given if form.assumed else (), frame.stated)
@@ -366,15 +404,17 @@ def _write_regions(
         if corners.fault or units.fault:
             hint = "; if they are two corners, use --format hf-xyxy" if corners.fault else ""
             raise ValueError(f"{corners.fault or units.fault}{hint}")
-        if not counts["written"]:
+        if counts["written"] <= counts["given up"]:
             why = whole if whole.total else refused
             raise InputError(_nothing(annotations, missing, why, boxes=captions is not True))
-    _without_lines(regions_file(output), claims.cuts)
+    _without_lines(regions_file(output), claims.boxes)
+    _without_lines(output, claims.texts)
     return Imported(
-        captions=counts["captions"], boxed=counts["written"] - counts["given up"],
+        captions=counts["captions"] - sum(map(len, claims.texts)),
+        boxed=counts["written"] - counts["given up"],
         masks=counts["masks"], without=counts["without"], missing=tuple(missing.first),
         num_missing=missing.total, num_refused=refused.total,
-        regions=counts["regions"] - sum(stop - start for start, stop in claims.cuts),
+        regions=counts["regions"] - sum(map(len, claims.boxes)),
         cut=counts["cut"], empty=counts["empty"], repeated=counts["repeated"],
         scaled=counts["scaled"], turned=counts["turned"], refused=tuple(refused.first),
         phrases=phrases,
@@ -393,6 +433,18 @@ def _framed(image: RegionImage, pictures: _Pictures, at: str) -> tuple[Frame | N
     return frame, f"{at}: {cut(reason)}" if reason else ""
 
 
+def _claim_of_nothing(
+    image: RegionImage, pictures: _Pictures, claims: _Claims, counts: Counter[str]
+) -> Iterator[str]:
+    """Claim a picture for an entry that has nothing to be written: another entry may not have it
+    whose path names another folder. Yields whose lines go."""
+    path, fault = pictures.find(image.path, counted=False)
+    if not fault and path.is_file():
+        _, other = claims.take(path, image.published, image.where, has_rows=False)
+        counts["given up"] += bool(other)
+        yield from filter(None, [other])
+
+
 def _is_there(image: RegionImage) -> bool:
     """Return whether the picture's file is there, or the annotations hold the picture."""
     if image.picture is None:
@@ -406,10 +458,10 @@ def _is_there(image: RegionImage) -> bool:
     return True
 
 
-def _without_lines(file: Path, cuts: list[tuple[int, int]]) -> None:
+def _without_lines(file: Path, cuts: list[range]) -> None:
     """Write a file anew without some of its lines."""
-    if cuts:
-        left = {number for start, stop in cuts for number in range(start, stop)}
+    left = {number for each in cuts for number in each}
+    if left:
         with file.open(encoding="utf-8") as lines, _new_file(file) as target:
             target.writelines(line for number, line in enumerate(lines) if number not in left)
 

@@ -57,9 +57,12 @@ class AnnotatedImage:
     licence: str = ""
     """As the file states it; empty if it does not."""
 
+    published: str = ""
+    """The path as the file has it, where ``path`` was found by a part of it."""
+
 
 def annotated(
-    path: Path, captions: Iterable[str], segments: Iterable[Segment] = ()
+    path: Path, captions: Iterable[str], segments: Iterable[Segment] = (), *, published: str = ""
 ) -> AnnotatedImage:
     """A record with the captions stripped, empty ones left out."""
     stripped = (caption.strip() for caption in captions)
@@ -67,6 +70,7 @@ def annotated(
         path=path,
         captions=tuple(caption for caption in stripped if caption),
         segments=tuple(segments),
+        published=published,
     )
 
 

@@ -34,7 +34,7 @@ def goal(annotations: Path, images: Path | None, split: str | None) -> Iterator[
             raise ValueError(f"{entry['filename']} is a segment: read joint sets as goal-joint")
         captions.setdefault(entry["filename"], []).append(entry["caption"])
     for name, texts in captions.items():
-        yield annotated(published_place(name, images), texts)
+        yield annotated(published_place(name, images), texts, published=name)
 
 
 def goal_joint(
@@ -85,8 +85,9 @@ def goal_train(annotations: Path, folder: Path) -> Iterator[AnnotatedImage]:
     """
     for entry in json_array(annotations):
         prefix = "original_" if "original_filename" in entry else ""
-        place = published_place(entry[f"{prefix}filename"], folder)
-        yield annotated(place, [entry[f"{prefix}caption"]])
+        name = entry[f"{prefix}filename"]
+        place = published_place(name, folder)
+        yield annotated(place, [entry[f"{prefix}caption"]], published=name)
 
 
 @whole

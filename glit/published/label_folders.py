@@ -30,6 +30,8 @@ _MOST_SHARE = 1.01
 _YAML = (".yaml", ".yml")
 _NAMES = ("classes.txt", "obj.names")
 """Files with the name of a class a line."""
+_BOX = 4
+"""Numbers of a box."""
 _LEAST_PIXELS = 2
 """Above it, a number is no share of a box that leaves its picture."""
 
@@ -58,7 +60,7 @@ def yolo(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     chosen = None if split in (None, ALL) else chosen_parts(split, sorted({*parts.values()} - {""}))
     files = [file for file in files if chosen is None or parts[file] in chosen]
     kinds = LineKinds(kind)
-    for file in files if kind is None else ():
+    for file in files if kind != "points" else ():
         kinds.add(_long_lines(file))
     for file in files:
         place = _stem_of(file, root)
@@ -89,7 +91,7 @@ def _long_lines(file: Path) -> Iterator[list[float]]:
     except (OSError, ValueError):  # which reading it reports
         return
     for values in lines:
-        if len(values) >= LONG:
+        if len(values) > _BOX:
             with contextlib.suppress(ValueError):
                 yield [as_number(each) for each in values]
 
@@ -97,21 +99,19 @@ def _long_lines(file: Path) -> Iterator[list[float]]:
 def _add_yolo(
     image: RegionImage, fields: list[str], names: Sequence[str], kinds: LineKinds
 ) -> None:
-    shares = [as_number(each) for each in fields[1:]]
+    shares = kinds.without_track([as_number(each) for each in fields[1:]])
     score, kind = None, kinds.of(shares) if len(shares) >= LONG else ""
-    if kind == "track":
-        score = shares[4]
-    if kind in ("points", "track"):
-        shares = shares[:4]
+    if kind == "points":
+        shares = shares[:_BOX]
     elif len(shares) % 2:
         *shares, score = shares
-    if len(shares) != 4 and len(shares) < LONG:
+    if len(shares) != _BOX and len(shares) < LONG:
         raise ValueError(f"{len(fields)} fields, want a class and 4, or 6 and more")
     if min(shares) < 1 - _MOST_SHARE or max(shares) > _MOST_SHARE:
         found = "pixels" if max(shares) > _LEAST_PIXELS else "leaves the picture"
         said = " ".join(fields[1:])[:60]
         raise ValueError(f"{said}: {found}, want shares of the picture, from 0 to 1")
-    if len(shares) == 4:
+    if len(shares) == _BOX:
         x, y, width, height = shares
         box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
     else:

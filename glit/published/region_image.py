@@ -25,6 +25,8 @@ MALFORMED = (ValueError, OverflowError, KeyError, TypeError, IndexError, Attribu
 """Errors that reading a damaged record raises."""
 _LABEL_CHARS = 1000
 """Characters of a label, as in files of regions."""
+_ROUNDING = 0.01
+"""By which a score may leave 0 and 1."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,6 +103,9 @@ class RegionImage:
         label = named(label)
         if len(label) > _LABEL_CHARS:
             raise ValueError(f"a label of {len(label)} characters, want at most {_LABEL_CHARS}")
+        score = 0.0 if rest.get("score") is None else as_number(rest["score"])
+        if not -_ROUNDING <= score <= 1 + _ROUNDING:
+            raise ValueError(f"a score of {score:g}, want one from 0 to 1")
         if label and self.rows.get(numbers, {}).get("label", label) != label:
             numbers = (*numbers, label)
         row = self.rows.setdefault(numbers, {})
@@ -110,7 +115,7 @@ class RegionImage:
             with self.record("a mask"):
                 row["mask"] = self._mask(rest["segmentation"], numbers[:4])
         if rest.get("score") is not None:
-            row.setdefault("score", min(max(as_number(rest["score"]), 0.0), 1.0))
+            row.setdefault("score", min(max(score, 0.0), 1.0))
         for span in rest.get("spans", ()):
             if list(span) not in row.setdefault(key, []):
                 row[key].append(list(span))

@@ -1,4 +1,8 @@
-"""Tell what the numbers of YOLO's lines are: corners, key points, or the number of a track."""
+"""Tell what the numbers of YOLO's lines are: corners, key points, or the number of a track.
+
+ultralytics writes a box, corners or key points, then the score if asked for, then the number of the
+track if it tracked.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,9 @@ from typing import Literal
 Kind = Literal["corners", "points", "track"]
 LONG = 6
 """Numbers after the class from which a line may be of any kind; a box has 4, with a score 5."""
+_FEWEST_WITH_TRACK = 5
+_MOST_VISIBILITY = 2
+_FEW_LINES = 3
 _MOST_SHARE = 1.01
 _SLACK = 0.02
 """Shares of the picture by which key points leave their box, and by which corners are rounded."""
@@ -27,14 +34,22 @@ class LineKinds:
     """
 
     def __init__(self, stated: Kind | None = None) -> None:
-        self._stated: Kind | None = stated
+        self._stated: Kind | None = None if stated == "track" else stated
+        self._tracked = stated == "track"
         self._lines = self._corners = 0
         self._others: set[Kind] = set()
         self._lengths: set[int] = set()
+        self._ends: set[float] = set()
 
     def add(self, lines: Iterable[Sequence[float]]) -> None:
         """Add lines: their numbers without the class."""
         for values in lines:
+            if len(values) >= _FEWEST_WITH_TRACK and _ends_with_track(values):
+                self._tracked = True
+                values = values[:-1]
+            if len(values) < LONG:
+                continue
+            self._ends.add(values[-1])
             kinds = _kinds(values)
             self._lines += 1
             self._lengths.add(len(values))
@@ -42,8 +57,13 @@ class LineKinds:
             if "corners" not in kinds:
                 self._others |= kinds
 
+    def without_track(self, values: Sequence[float]) -> Sequence[float]:
+        """A line without the number of a track, which ends the lines of a set that has any."""
+        is_long = len(values) >= _FEWEST_WITH_TRACK and self._stated != "points"
+        return values[:-1] if self._tracked and is_long and _is_number(values[-1]) else values
+
     def of(self, values: Sequence[float]) -> Kind:
-        """The kind of a line.
+        """The kind of a line without the number of a track.
 
         Raises:
             ValueError: it is of no kind, or nothing tells of which of several.
@@ -56,14 +76,16 @@ class LineKinds:
                 f"{len(values) + 1} fields that are no box, no corners and no key points in shares "
                 "of the picture"
             )
-        if len(kinds) == 1:
+        if _is_parallelogram(values):
+            return "corners"
+        if len(kinds) == 1 and not self._may_end_with_track:
             return kinds.pop()
         if self._are_corners and "corners" in kinds:
             return "corners"
         told: set[Kind] = kinds & self._others
         if len(told) == 1:
             return next(iter(told))
-        if _has_visibilities(values):
+        if "points" in kinds and _has_visibilities(values):
             return "points"
         number, pairs = len(values) - 4, (len(values) - 4) // 2
         raise ValueError(
@@ -73,12 +95,32 @@ class LineKinds:
         )
 
     @property
+    def _may_end_with_track(self) -> bool:
+        """True if all of several lines end with the same whole number, as those of one track."""
+        few = self._lines < _FEW_LINES
+        return not (self._tracked or few) and self._ends in ({0.0}, {1.0})
+
+    @property
     def _are_corners(self) -> bool:
+        if self._may_end_with_track:
+            return False
         if (
             len(self._lengths) == 1 and self._lines > 1
         ):  # segments have as many corners as they like
             return self._corners == self._lines
         return self._corners >= max(1, _LEAST_CORNERS * self._lines)
+
+
+def _is_number(value: float) -> bool:
+    return value >= 0 and value % 1 == 0
+
+
+def _ends_with_track(values: Sequence[float]) -> bool:
+    """Return whether a line ends with a number that can be nothing but that of a track."""
+    last = values[-1]
+    plain = all(1 - _MOST_SHARE <= each <= _MOST_SHARE for each in values[:-1])
+    is_visibility = last <= _MOST_VISIBILITY and _has_visibilities(values)
+    return plain and last > _MOST_SHARE and _is_number(last) and not is_visibility
 
 
 def _kinds(values: Sequence[float]) -> set[Kind]:
@@ -91,7 +133,7 @@ def _kinds(values: Sequence[float]) -> set[Kind]:
         found.add("corners")
     if not all(0 <= each <= _MOST_SHARE for each in values[:4]) or min(values[2:4]) <= 0:
         return found
-    if len(values) == LONG and 0 <= values[4] <= 1 and values[5] >= 0 and values[5] % 1 == 0:
+    if len(values) == LONG and 0 <= values[4] <= 1 and _is_number(values[5]):
         found.add("track")
     if _has_visibilities(values) or _has_points_inside(values):
         found.add("points")

@@ -107,6 +107,7 @@ def test_texts_of_a_png(compressed):
     image.load()
     assert image.text["Comment"] == "kept" and "48,51" not in str(image.text)
     assert ("XML:com.adobe.xmp" in image.text) is not compressed
+    assert had_location(found) and without_location(found) is found
     np.testing.assert_array_equal(decode(found), decode(data))
 
 

@@ -111,7 +111,51 @@ def test_a_picture_that_two_entries_claim_alike_has_no_boxes(tmp_path):
     images = touch(tmp_path / "dir_3", "x.png", "y.png")
     found, refused = boxes_of(tmp_path, ["dir_1/x.png", "y.png", "dir_2/x.png"], images)
     assert found == {"y.png": 2.0}
-    assert len(refused) == 2 and all("the picture has boxes in" in each for each in refused)
+    assert len(refused) == 2 and all("names the same picture" in each for each in refused)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_entry_without_boxes_keeps_its_picture(tmp_path, order):
+    images = touch(tmp_path / "dir_2", "x.png", "y.png")
+    names = ["dir_1/x.png", "dir_2/x.png", "y.png"]
+    coco = {
+        "images": [
+            {"id": n, "file_name": name, "width": 48, "height": 40}
+            for n, name in [*enumerate(names)][::order]
+        ],
+        "categories": [{"id": 0, "name": "cat"}],
+        "annotations": [
+            {"image_id": n, "category_id": 0, "bbox": [n, 1, 8, 8], "id": n} for n in (0, 2)
+        ],
+    }
+    (tmp_path / "a.json").write_text(json.dumps(coco))
+    made = import_captions(
+        "coco-instances", tmp_path / "a.json", tmp_path / "o.jsonl", images=images
+    )
+    rows = json_lines(tmp_path / "o.regions.jsonl")
+    assert [row["path"] for row in rows] == ["dir_2/y.png"] and made.boxed == 1
+    assert len(made.refused) == 1 and "whose path names its folder" in made.refused[0]
+
+
+@pytest.mark.parametrize("form", ["goal-train", "goal-segments"])
+@pytest.mark.parametrize("named", ["dir_2", "dir_3"])
+def test_captions_of_two_folders_go_to_the_picture_of_the_named_one(tmp_path, form, named):
+    images = touch(tmp_path / "dir_2", "x.png", "y.png")
+    segment = {"bbox_coordinates": {"x1": 1, "y1": 1, "x2": 9, "y2": 9}, "filename": "s.png"}
+    entries = [
+        {
+            "original_filename": f"{name}.png", "original_caption": f"It is {name}.",
+            "segment": [{**segment, "caption": f"It is {name}."}],
+        }
+        for name in ("dir_1/x", f"{named}/x", "dir_2/y")
+    ]  # fmt: skip
+    (tmp_path / "a.json").write_text(json.dumps(entries))
+    made = import_captions(form, tmp_path / "a.json", tmp_path / "o.jsonl", images=images)
+    kept = ["It is dir_2/x."] * (named == "dir_2") + ["It is dir_2/y."]
+    assert [row["caption"] for row in json_lines(tmp_path / "o.jsonl")] == kept
+    assert made.captions == len(kept)
+    if form == "goal-segments":
+        assert len(json_lines(tmp_path / "o.regions.jsonl")) == made.regions == len(kept)
 
 
 def test_a_suffix_of_any_format_and_case_is_found(tmp_path):

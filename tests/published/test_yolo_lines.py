@@ -40,6 +40,18 @@ def yolo_of(folder: Path, *texts: str, yaml: str = "") -> tuple[Imported, list[d
         ("0 .4 .5 .5 .4 .6 .5 .5 .6", "", BOX),
         ("0 .7 .1 .9 .1 .9 .3 .8 .3 .7 .3", "", {**BOX, "box_xyxyn": [0.7, 0.1, 0.9, 0.3]}),
         ("0.00e+00 .5 .5 .2 .2", "", BOX),
+        ("0 .4 .4 .6 .4 .6 .6 .4 .6 3", "", BOX),
+        ("0 .4 .4 .6 .4 .6 .6 .4 .6 .5 3", "", {**BOX, "score": 0.5}),
+        ("0 .4 .4 .6 .4 .6 .6 .4 .6 1", "task: track", BOX),
+        ("0 .5 .5 .2 .2 7", "", BOX),
+        ("0 .5 .5 .2 .2 1", "task: track", BOX),
+        ("0 .5 .5 .2 .2 1", "", {**BOX, "score": 1.0}),
+        ("0 .7 .1 .9 .1 .9 .3 .8 .3 .7 .3 7", "", {**BOX, "box_xyxyn": [0.7, 0.1, 0.9, 0.3]}),
+        (
+            "0 .1 .7 .1 .9 .3 .9 .3 .8 .9 7",
+            "task: track",
+            {**BOX, "box_xyxyn": [0.1, 0.7, 0.3, 0.9], "score": 0.9},
+        ),
     ],
 )
 def test_what_a_line_of_yolo_is(tmp_path, line, yaml, row):
@@ -55,6 +67,7 @@ def test_what_a_line_of_yolo_is(tmp_path, line, yaml, row):
         ("0.5 .5 .5 .2 .2", "class 0.5, want a number from 0 to 1"),
         ("-1 .5 .5 .2 .2", "class -1, want"),
         ("nan .5 .5 .2 .2", "class nan, want"),
+        ("0 .5 .5 .2 .2 87.5", "a score of 87.5, want one from 0 to 1"),
     ],
 )
 def test_a_line_of_yolo_that_nothing_tells_is_left_out(tmp_path, line, message):
@@ -70,6 +83,17 @@ def test_other_lines_tell_what_a_line_is(tmp_path):
     segment = "0 .1 .1 .9 .1 .9 .2 .5 .8 .1 .2"
     found, rows = yolo_of(tmp_path / "b", "0 .5 .5 .3 .3 .45 .45 .55 .55", segment)
     assert [row["box_xyxyn"] for row in rows] == [[0.3, 0.3, 0.55, 0.55], [0.1, 0.1, 0.9, 0.8]]
+
+
+def test_numbers_of_tracks_are_told_by_the_lines_of_higher_ones(tmp_path):
+    segment = "0 .7 .1 .9 .1 .9 .3 .8 .3 .7 .3"
+    (tmp_path / "a").mkdir()
+    _, rows = yolo_of(tmp_path / "a", f"{segment} .9 1", f"{segment} .8 4", "0 .5 .5 .2 .2 .7")
+    assert [row.get("score") for row in rows] == [0.9, 0.8, 0.7]
+    assert rows[0]["box_xyxyn"] == rows[1]["box_xyxyn"] == [0.7, 0.1, 0.9, 0.3]
+    (tmp_path / "b").mkdir()
+    with pytest.raises(InputError, match="may be a box and 8 numbers .* or corners"):
+        yolo_of(tmp_path / "b", *[f"{segment} .9 1"] * 3)
 
 
 def test_empty_lines_of_names_hold_their_place(tmp_path, pictures):
