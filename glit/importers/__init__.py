@@ -194,8 +194,8 @@ class _Claims:
         published: str,
         where: str,
         *,
+        several: bool,
         has_rows: bool = True,
-        several: bool = False,
     ) -> tuple[str, str]:
         """Claim a picture for an entry: why it may not have it, and whose lines go instead.
 
@@ -203,8 +203,8 @@ class _Claims:
             path: of the picture.
             published: its name as the entry has it.
             where: the place of the entry.
-            has_rows: whether the entry has captions or boxes.
             several: whether several entries may tell of one picture.
+            has_rows: whether the entry has captions or boxes.
         """
         published = spellings(published)[-1] if published else ""
         parts = _common_tail(published, path)
@@ -397,12 +397,15 @@ def _write_regions(
                 range(before[0], counts["captions"]),
                 range(before[1], counts["regions"]),
             )
-            if frame is not None and not image.shares:
-                given = [numbers[:4] for numbers in image.rows]
-                corners.add(given if form.assumed else (), frame.stated)
+            given = [numbers[:4] for numbers in image.rows]
+            if image.shares:
+                units.add_shares(given)
+            elif frame is not None:
+                corners.add(given if form.corners == "xywh" else (), frame.stated)
                 units.add(given, frame.stated, xywh=form.corners == "xywh")
         if corners.fault or units.fault:
-            hint = "; if they are two corners, use --format hf-xyxy" if corners.fault else ""
+            hint = "; if they are two corners, use --format hf-xyxy" * form.assumed
+            hint = hint if corners.fault else ""
             raise ValueError(f"{corners.fault or units.fault}{hint}")
         if counts["written"] <= counts["given up"]:
             why = whole if whole.total else refused
@@ -440,7 +443,7 @@ def _claim_of_nothing(
     whose path names another folder. Yields whose lines go."""
     path, fault = pictures.find(image.path, counted=False)
     if not fault and path.is_file():
-        _, other = claims.take(path, image.published, image.where, has_rows=False)
+        _, other = claims.take(path, image.published, image.where, several=True, has_rows=False)
         counts["given up"] += bool(other)
         yield from filter(None, [other])
 

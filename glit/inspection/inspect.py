@@ -26,7 +26,7 @@ from glit.inspection.names import name_fault
 from glit.inspection.pictures import PictureCheck, check_picture
 from glit.inspection.repairs import repair
 from glit.inspection.repeats import Repeats
-from glit.published.corners import CornerCount
+from glit.published.corners import CornerCount, UnitCount
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import batched, map_ahead
 from glit.runtime.progress import StageProgress
@@ -112,7 +112,7 @@ class _Audit:
         self._source, self._tally, self._thumbnailer = source, tally, thumbnailer
         self._repeats, self._matches, self._test_set = repeats, matches, test_set
         self._licences = Counter[str]()
-        self._corners = CornerCount()
+        self._corners, self._units = CornerCount(), UnitCount()
 
     def seen(self) -> Iterator[Seen]:
         """Images with what was seen of their pictures, which threads decode ahead."""
@@ -129,9 +129,12 @@ class _Audit:
         """Count images and their faults, and keep what only shows over all of them."""
         for item, picture in some:
             self._look_at(item, picture)
-            if item.corners == "xywh" and not item.shares:
-                size = box_frame(item, picture and picture.size)
-                self._corners.add(item.boxes if size else (), size or (0, 0))
+            if item.shares:
+                self._units.add_shares(item.boxes)
+            elif size := box_frame(item, picture and picture.size):
+                is_xywh = item.corners == "xywh"
+                self._corners.add(item.boxes if is_xywh else (), size)
+                self._units.add(item.boxes, size, xywh=is_xywh)
             self._repeats.add(item.name, item.captions or ())
             if licence := item.licence or (picture.licence if picture else ""):
                 known = licence in self._licences or len(self._licences) < _MOST_LICENCES
@@ -215,6 +218,9 @@ class _Audit:
         tally.count("caption-near", len(repeats.captions), repeats.near())
         if self._corners.fault and not tally.at_fault["box-corners"]:
             tally.fault("box-corners", self._source.what, self._corners.fault)
+        explained = tally.at_fault["box-units"] or tally.at_fault["box-corners"]
+        if self._units.fault and not explained:
+            tally.fault("box-units", self._source.what, self._units.fault)
         if self._matches is not None and not self._matches.unlooked():
             tally.count(_OF_ANOTHER, self._matches.captions, self._matches.faults())
 

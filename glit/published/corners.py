@@ -47,10 +47,10 @@ _LARGEST_SHARE = 2
 
 class UnitCount:
     """Counts boxes of a file that are read as pixels, and may be thousandths or shares of the
-    picture's sides."""
+    picture's sides; or that are read as shares, and may be neither."""
 
     def __init__(self) -> None:
-        self._boxes = self._leaving = 0
+        self._boxes = self._leaving = self._over = 0
         self._thousandths = self._shares = True
         self._first: Sequence[float] = ()
 
@@ -68,12 +68,27 @@ class UnitCount:
             self._thousandths &= all(0 <= e <= _THOUSAND and e == round(e) for e in given)
             self._shares &= all(-1 <= e <= _LARGEST_SHARE for e in given) and min(size) >= 8
 
+    def add_shares(self, boxes: Iterable[Sequence[float]]) -> None:
+        """Add boxes, xyxy, that are read as shares."""
+        for box in boxes:
+            is_over = max(box) > _LARGEST_SHARE
+            self._boxes += 1
+            self._over += is_over
+            self._shares = self._thousandths = False
+            if is_over:
+                self._first = self._first or box
+
     @property
     def fault(self) -> str:
-        """Why the boxes are no pixels; empty if they may be."""
+        """Why the boxes are not in the unit in which they are read; empty if they may be."""
         if self._boxes < 2:
             return ""
         said = f"[{', '.join(f'{edge:g}' for edge in self._first)}]"
+        if self._over >= _MOST_LEAVE * self._boxes:
+            return (
+                f"{self._over} of {self._boxes} boxes, as {said}, are no shares of the picture "
+                "from 0 to 1"
+            )
         if self._shares:
             return f"its boxes, as {said}, are shares of the picture from 0 to 1, not pixels"
         if self._thousandths and self._leaving >= max(_FEWEST, _MOST_LEAVE * self._boxes):

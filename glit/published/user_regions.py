@@ -23,6 +23,7 @@ from glit.errors import InputError, closest, cut
 from glit.inputs.lookup import UserTable
 from glit.inputs.region_file import BOXES, SHARES
 from glit.inputs.user_tables import EMPTY_CELLS, PATH_KEYS, finder, pick, rows_of, sorted_table
+from glit.published.corners import CornerCount, UnitCount
 from glit.published.label_exports import coco_images
 from glit.published.region_image import cut_box
 from glit.storage.members import is_utf8
@@ -151,11 +152,15 @@ def _coco(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The boxes of a file in COCO's layout, as an import takes them, numbered through; MDETR's
     ``tokens_positive`` are phrases. A warning says what is left out."""
     left_out: list[str] = []
-    number = 0
+    number, corners, units = 0, CornerCount(), UnitCount()
     try:
         for image, name in coco_images(load_json(file), _phrases):
             left_out += [image.fault] if image.fault else image.left_out
             size = () if image.stated is None else checked_size(image.stated)
+            if size and not image.fault:
+                boxes = [given[:4] for given in image.rows]
+                corners.add(boxes, size)
+                units.add(boxes, size, xywh=True)
             for given, row in image.rows.items() if not image.fault else ():
                 box = cut_box(given[:4], size or (math.inf, math.inf))
                 if box is None:
@@ -170,6 +175,8 @@ def _coco(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             f"({type(error).__name__}: {cut(str(error))}); other regions go in .jsonl, .csv or "
             ".parquet"
         ) from error
+    if fault := corners.fault or units.fault:
+        raise InputError(f"{file}: {fault}; COCO's bbox is a corner and a size in pixels")
     if left_out and not number:
         raise InputError(f"{file}: none of {len(left_out)} entries can be right; {left_out[0]}")
     if left_out:

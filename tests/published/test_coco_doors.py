@@ -6,12 +6,16 @@ import json
 import pickle
 import warnings
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from building import png
 
+import glit
 from glit.errors import InputError
 from glit.evaluation.readers.boxes import class_boxes, expressions
 from glit.evaluation.readers.questions import read_questions
+from glit.importers import import_captions
 from glit.inputs.user_captions import read_captions
 from glit.published import FORMATS
 from glit.published.user_regions import read_regions
@@ -122,3 +126,49 @@ def test_captions_of_nobody_knows_whom(write, images, image_id, message):
     file = write({"id": 1, "image_id": image_id, "caption": "A cup."}, images=images)
     with pytest.raises(InputError, match=message):
         list(read_captions(file, str(file.parent)))
+
+
+UNITS = {
+    "two corners": [[20, 20, 90, 90], [30, 10, 95, 60], [5, 40, 99, 99], [1, 1, 99, 60]],
+    "thousandths": [[100, 100, 900, 900], [300, 10, 400, 600], [5, 400, 990, 590], [1, 1, 900, 9]],
+    "shares": [[0.1, 0.1, 0.5, 0.5], [0.2, 0.2, 0.5, 0.5], [0.1, 0.3, 0.2, 0.4], [0, 0, 1, 0.5]],
+}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_boxes_in_another_unit_stop_an_import_and_a_build_and_are_a_fault(write, unit, tmp_path):
+    file = write(
+        *({**BOX, "id": n, "image_id": n % 2 + 1, "bbox": b} for n, b in enumerate(UNITS[unit]))
+    )
+    with pytest.raises(InputError, match=unit):
+        import_captions("coco-instances", file, tmp_path / "o.jsonl", images=tmp_path)
+    with pytest.raises(InputError, match=unit):
+        list(read_regions(file, str(tmp_path)))
+    code = "box-corners" if unit == "two corners" else "box-units"
+    found = glit.audit(file, format="coco-instances", images=tmp_path)
+    assert code in {each.code for each in found.findings}
+
+
+def test_boxes_of_one_image_each_in_thousandths_are_a_fault(write, tmp_path):
+    images = [{**IMAGES[0], "id": n, "file_name": f"{n}.png"} for n in range(4)]
+    for number in range(4):
+        (tmp_path / f"{number}.png").write_bytes(png(size=(100, 100), seed=number))
+    boxes = UNITS["thousandths"]
+    file = write(
+        *({**BOX, "id": n, "image_id": n, "bbox": b} for n, b in enumerate(boxes)), images=images
+    )
+    found = glit.audit(file, format="coco-instances", images=tmp_path)
+    assert "box-units" in {each.code for each in found.findings}
+
+
+@pytest.mark.parametrize("factor", [40, 1000])
+def test_shares_that_are_none_stop_an_import(tmp_path, factor):
+    rows = []
+    for number in range(3):
+        (tmp_path / f"{number}.png").write_bytes(png(seed=number))
+        box = [each * factor for each in (0.1, 0.2, 0.5, 0.6)]
+        rows.append({"file_name": f"{number}.png", "key": str(number), "caption": "A red cup.",
+                     "noun_chunks": [[2, 9, *box, 0.9]], "ref_exps": []})  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "g.parquet")
+    with pytest.raises(InputError, match="3 of 3 boxes, .* are no shares of the picture"):
+        import_captions("grit", tmp_path / "g.parquet", tmp_path / "o.jsonl", images=tmp_path)
