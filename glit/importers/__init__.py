@@ -518,7 +518,10 @@ def _new_file(path: Path) -> Iterator[IO[str]]:
 
 
 def _place(path: Path, output: Path) -> str:
-    """A picture's path from the folder of a file."""
+    """A picture's path from the folder of a file; links in it stay, if it leads there."""
+    found = os.path.relpath(path, output.parent)
+    if os.path.exists(os.path.join(output.parent, found)):
+        return found
     return os.path.relpath(path.resolve(), output.resolve().parent)
 
 

@@ -235,18 +235,21 @@ def _below(path: str, image_root: str, under: str) -> str:
 
 def _relative(path: str, root: Path, beside: str) -> str:
     if os.path.isabs(path):
-        found = os.path.relpath(path, root)
-        if found.startswith("../"):  # the root may be a link, or the path lead through one
-            folder, name = os.path.split(path)
-            real = os.path.relpath(os.path.join(_real(folder), name), _real(str(root)))
-            return found if real.startswith("../") else real
-        return found
+        return _below_root(path, root) or os.path.relpath(path, root)
     plain = posixpath.normpath(path)
     if beside != "." and not _exists(root / plain):
-        from_file = os.path.relpath(root / beside / path, root)
-        if not from_file.startswith(".."):
-            return from_file
+        return _below_root(str(root / beside / path), root) or plain
     return plain
+
+
+def _below_root(path: str, root: Path) -> str:
+    """A path from the root, which may be a link, as the path may lead through one; empty for a path
+    that leads out."""
+    found = os.path.relpath(path, root)
+    if found.startswith(".."):
+        folder, name = os.path.split(path)
+        found = os.path.relpath(os.path.join(_real(folder), name), _real(str(root)))
+    return "" if found.startswith("..") else found
 
 
 @lru_cache(maxsize=1024)

@@ -158,6 +158,32 @@ def test_captions_of_two_folders_go_to_the_picture_of_the_named_one(tmp_path, fo
         assert len(json_lines(tmp_path / "o.regions.jsonl")) == made.regions == len(kept)
 
 
+@pytest.mark.parametrize("how", ["root", "picture", "folder"])
+@pytest.mark.parametrize("given", ["link", "real"])
+def test_captions_reach_pictures_behind_links(tmp_path, monkeypatch, how, given):
+    """An import names the picture as a build finds it, whichever of the two was a link."""
+    real = touch(tmp_path / "real", "sub/a.png")
+    link = tmp_path / "link"
+    if how == "root":
+        link.symlink_to("real")
+    elif how == "folder":
+        link.mkdir()
+        (link / "sub").symlink_to(real / "sub")
+    else:
+        (link / "sub").mkdir(parents=True)
+        (link / "sub" / "a.png").symlink_to(real / "sub" / "a.png")
+    monkeypatch.chdir(tmp_path)
+    annotation = {"image_id": 1, "caption": "A dog."}
+    coco = {"images": [{"id": 1, "file_name": "sub/a.png"}], "annotations": [annotation]}
+    (tmp_path / "c.json").write_text(json.dumps(coco))
+    images = link if given == "link" else real
+    import_captions("coco", Path("c.json"), Path("o.jsonl"), images=Path(images.name))
+    assert [path for path, *_ in read_captions(Path("o.jsonl"), images.name)] == ["sub/a.png"]
+    if how == "root":
+        other = real if given == "link" else link
+        assert [path for path, *_ in read_captions(Path("o.jsonl"), other.name)] == ["sub/a.png"]
+
+
 def test_a_suffix_of_any_format_and_case_is_found(tmp_path):
     touch(tmp_path, "x.JPG", "y.tif", "z.bmp")
     found = [with_suffix(tmp_path / name).name for name in ("x", "y.tif", "z", "w", "v.1")]
