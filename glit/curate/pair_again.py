@@ -7,6 +7,7 @@ but the pairs is taken over as it stands.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -28,9 +29,9 @@ from glit.planning.plan import fingerprint
 from glit.planning.recipe import overridden_tables, read_tables
 from glit.recipes.config import as_table, build_dataclass
 from glit.recipes.plugins import require_loaded
-from glit.recipes.toml_tables import naming_file
+from glit.recipes.toml_tables import naming_file, with_files
 from glit.rules import RULES
-from glit.rules.calibration import find_calibration
+from glit.rules.calibration import Calibration, find_calibration
 from glit.rules.pairing import Pairing
 from glit.stages import all_steps
 from glit.stages.flow import make_flow
@@ -88,7 +89,10 @@ def write_with_pairs(
     kept = pairing.calibration
     return dataclasses.replace(
         made,
-        recipe=made.recipe.with_table(PairStage.name, as_table(config)),
+        recipe=made.recipe.with_table(
+            PairStage.name,
+            with_files({PairStage.name: as_table(config)}, os.path.basename)[PairStage.name],
+        ),
         calibration=None if kept is None else kept.as_dict(),
         fingerprints=_fingerprints(made, config, pairing),
         rules=(),
@@ -120,8 +124,16 @@ def pair_config(manifest: Manifest, recipe: str | None, settings: Sequence[str])
         return config.with_scale(manifest.logit_scale)
 
 
+def _calibration(manifest: Manifest, name: str) -> Calibration | None:
+    """The calibration of a name; the dataset's own, which its manifest holds, needs no file."""
+    own = manifest.recipe.table(PairStage.name).get("calibration") == name
+    if own and manifest.calibration is not None and not os.path.exists(name):
+        return Calibration.from_dict(manifest.calibration, where="manifest.json: calibration")
+    return find_calibration(name)
+
+
 def _pairing(manifest: Manifest, config: PairConfig) -> Pairing:
-    calibration = find_calibration(config.calibration)
+    calibration = _calibration(manifest, config.calibration)
     if calibration is not None:
         config.check_calibration(calibration, scores_of(manifest))
     recipe = manifest.recipe

@@ -7,6 +7,7 @@ that.
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ from glit.pipeline.run import run_and_publish
 from glit.planning.inputs import Inputs, resolve_inputs
 from glit.planning.lock import Lock
 from glit.planning.plan import make_plan, plan_retry
+from glit.recipes.toml_tables import with_files
 from glit.runtime.limits import Limits
 from glit.runtime.progress import StageProgress
 from glit.stages.ingest import Ingest
@@ -133,7 +135,7 @@ def _state(
         images=source.root,
         captions=None if request.captions is None else absolute(request.captions),
         regions=None if request.regions is None else absolute(request.regions),
-        recipe=plan.recipe.as_dict(),
+        recipe=with_files(plan.recipe.as_dict(), os.path.abspath),
         lock=None if inputs.lock is None else inputs.lock.models,
         source=SourceNames(pattern=source.pattern, list_file=source.list_file),
         folders=plan.folders,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ from glit.pipeline.moved_boxes import moved_boxes_note
 from glit.pipeline.pack_task import PackTask, PackUnit, descriptions
 from glit.pipeline.preflight import some_pictures
 from glit.plain import as_plain, from_plain
+from glit.recipes.toml_tables import with_files
 from glit.stages.caption import CaptionStage
 from glit.stages.dedup import Duplicate
 from glit.stages.pack import DataFile
@@ -164,7 +166,9 @@ def _manifest(
     return Manifest(
         schema_version=SCHEMA_VERSION,
         glit_version=__version__,
-        recipe=from_plain(RecordedRecipe, as_plain(plan.recipe.as_dict())),
+        recipe=from_plain(
+            RecordedRecipe, as_plain(with_files(plan.recipe.as_dict(), os.path.basename))
+        ),
         fingerprints=dict(plan.fingerprints),
         models={r: from_plain(ModelEntry, each.described()) for r, each in plan.models.items()},
         logit_scale=own_scale(plan.models.get("matcher")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -69,7 +70,8 @@ def recipes_differ(before: dict[str, Any], now: Recipe) -> str:
     As in ``split.language = 'de' (there: 'en')``; empty too if this glit cannot read the recipe.
     """
     try:
-        there, here = recipe_from_dict(before).as_dict(), now.as_dict()
+        both = (recipe_from_dict(before).as_dict(), now.as_dict())
+        there, here = (toml_tables.with_files(each, os.path.basename) for each in both)
     except (RecipeError, KeyError):
         return ""
     tables = [name for name in here | there if name not in ("name", "about")]

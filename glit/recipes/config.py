@@ -20,7 +20,7 @@ T = TypeVar("T")
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["auto", "float32", "bfloat16", "float16", "int8"]
 
-_SPEED = "speed"
+_SPEED, _FILE = "speed", "file"
 
 
 class RecipeTable:
@@ -60,6 +60,12 @@ def speed_only(default: Any, **limits: float) -> Any:
     if limits:
         metadata[LIMITS] = Limits(**limits)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def file_name(default: Any) -> Any:
+    """Declare a field that names files: the step's ``identity`` has what is in them, and
+    fingerprints ignore where they are."""
+    return dataclasses.field(default=default, metadata={_FILE: True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +108,7 @@ def identity(config: Any) -> dict[str, Any]:
         value = getattr(config, field.name)
         if field.name == "options":
             found |= identity(value) if value is not None else {}
-        elif not field.metadata.get(_SPEED):
+        elif not (field.metadata.get(_SPEED) or field.metadata.get(_FILE)):
             found[field.name] = value
     return found
 

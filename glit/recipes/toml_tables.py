@@ -198,22 +198,29 @@ def _read_with_bases(
 
 def _beside_recipe(tables: dict[str, Any], recipe: Path) -> dict[str, Any]:
     """The tables with the files that they name found from the folder of their recipe."""
+    folder = "" if recipe.parent == Path() else recipe.parent
+    return with_files(tables, lambda path: os.path.join(folder, path))
+
+
+def with_files(tables: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """The tables with the paths of the files that they name changed; addresses and names of glit's
+    stay."""
     return {
-        name: {key: _path_from(recipe.parent, key, value) for key, value in table.items()}
-        if isinstance(table, dict)
+        name: {key: _changed(key, value, change) for key, value in table.items()}
+        if isinstance(table, Mapping)
         else table
         for name, table in tables.items()
     }
 
 
-def _path_from(folder: Path, key: str, value: Any) -> Any:
-    if isinstance(value, list):
-        return [_path_from(folder, key, each) for each in value]
+def _changed(key: str, value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, list | tuple):
+        return [_changed(key, each, change) for each in value]
     if key not in trust.FILES or not isinstance(value, str) or not value or "://" in value:
         return value
     if key == "calibration" and "/" not in value and not value.endswith(".json"):
         return value  # a name of glit's
-    return os.path.join("" if folder == Path() else folder, value)
+    return change(value)
 
 
 def _find(name_or_path: str) -> Path:

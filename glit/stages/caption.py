@@ -33,7 +33,7 @@ from glit.data.schema import ABOUT_CAPTIONS, CAPTION_SOURCE, CAPTIONS, TOKEN
 from glit.errors import UserError
 from glit.images import Pixels
 from glit.plain import limited
-from glit.recipes.config import Choice, require_value
+from glit.recipes.config import Choice, file_name, require_value
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.captions_at_work import answered, is_worth_retrying
 from glit.stages.given_captions import look_up
@@ -57,7 +57,7 @@ class CaptionConfig(CaptionerConfig):
     backend: str = "transformers"
     """``vllm``, ``endpoint`` and ``transformers`` write captions; ``provided`` reads --captions
     FILE; ``sidecar`` reads NAME.txt beside the image."""
-    prompt: str = ""
+    prompt: str = file_name("")
     """A prompt file; empty takes glit's prompt (pipelines/prompts/describe.txt)."""
     temperature: float = limited(0.0, least=0)
     """Sampling temperature; 0 is greedy. The second try after a bad caption always samples, at

@@ -19,7 +19,14 @@ from glit.errors import InputError
 from glit.images import Pixels
 from glit.models.device import best_device
 from glit.plain import limited
-from glit.recipes.config import Device, Precision, RecipeTable, require_value, speed_only
+from glit.recipes.config import (
+    Device,
+    Precision,
+    RecipeTable,
+    file_name,
+    require_value,
+    speed_only,
+)
 from glit.stages.base import Outcome, Stage, isolate
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.stages.plan import Plan, Recipe
@@ -42,7 +49,7 @@ class ExcludeConfig(RecipeTable):
     """True drops images of ``lists`` as ``in_evaluation``: the same file, and the same picture
     re-encoded, resized, recoloured, turned, mirrored, cropped to 80 %, or cropped so in the list.
     """
-    lists: tuple[str, ...] = ()
+    lists: tuple[str, ...] = file_name(())
     """Files that ``glit overlap`` wrote, paths or addresses that all workers can read."""
     model: str = ""
     """Also drop images whose embedding by this model resembles one of the lists', which were

@@ -17,7 +17,7 @@ from glit.data.schema import PAIR
 from glit.errors import RecipeError
 from glit.models.weights import Resolved
 from glit.plain import limited
-from glit.recipes.config import Choice, RecipeTable, as_table, identity, require_value
+from glit.recipes.config import Choice, RecipeTable, as_table, file_name, identity, require_value
 from glit.rules import RULES
 from glit.rules.calibration import Calibration, identity_of_scores
 from glit.rules.evidence import LOGPROBS
@@ -39,7 +39,7 @@ class PairConfig(RecipeTable):
     """``argmax`` is FLISM's rule; ``lism`` is LISM's, where a sentence that matches the whole image
     better than any region gets none. ``centred``, ``dual-softmax``, ``sinkhorn`` and ``mutual`` are
     described in docs/pairs.md."""
-    calibration: str = ""
+    calibration: str = file_name("")
     """The calibration that gives every pair a probability: the name of a built-in one, or a
     file."""
     min_probability: float = limited(0.0, least=0, below=1)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from glit.data.records import Drop, Sample
-from glit.recipes.config import RecipeTable, require_value
+from glit.recipes.config import RecipeTable, file_name, require_value
 from glit.rights import RIGHTS, Reservations, Rights, read_reservations, read_rights
 from glit.rights.signature import check_signature
 from glit.stages.base import Outcome, Stage
@@ -32,7 +32,7 @@ class RightsConfig(RecipeTable):
     """True reads EXIF, IPTC, XMP and C2PA; the dataset gets a column ``rights``."""
     drop: tuple[str, ...] = ()
     """Drop pictures for these reasons: ``mining_prohibited``, ``ai_generated``, ``no_licence``."""
-    reservations: tuple[str, ...] = ()
+    reservations: tuple[str, ...] = file_name(())
     """Files that reserve rights by the pictures' paths: ``tdmrep.json``, ``ai.txt``,
     ``robots.txt``; paths or addresses."""
     agents: tuple[str, ...] = ("*",)
