@@ -10,7 +10,12 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 def install_command(*extras: str) -> str:
-    """Return the shell command that adds extras; a checkout is installed again as it is."""
+    """Return the shell command that adds extras; a checkout is installed again as it is, and has
+    the mini models, which no package index has."""
+    if "mini" in extras and not is_checkout():
+        rest = [extra for extra in extras if extra != "mini"]
+        models = "pip install ./glit/mini (in a checkout of glit)"
+        return f"{install_command(*rest)} && {models}" if rest else models
     wanted = f"[{','.join(dict.fromkeys(extras))}]"
     if not is_checkout():
         return f"pip install '{DISTRIBUTION}{wanted}'"

@@ -11,6 +11,9 @@ from glit.installation import DISTRIBUTION, install_command
 def test_from_the_index(monkeypatch, tmp_path):
     monkeypatch.setattr(installation, "_ROOT", tmp_path)
     assert install_command("models", "ray", "models") == "pip install 'glit-datasets[models,ray]'"
+    models = "pip install ./glit/mini (in a checkout of glit)"
+    assert install_command("mini") == models
+    assert install_command("models", "mini") == f"pip install 'glit-datasets[models]' && {models}"
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "of-somebody-else"\n')
     assert install_command("ray") == "pip install 'glit-datasets[ray]'"
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from glit import api
 from glit.cli.derived import command_of
 from glit.cli.options import existing, progress_bar
-from glit.runtime.terminal import Console, visible
+from glit.runtime.terminal import Console, one_line, visible
 from glit.storage.outputs import local_file
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _print(report: AuditReport, console: Console) -> None:
         table.add_column("first example", overflow="fold", min_width=24)
         for each in report.findings:
             first = each.examples[0]
-            example = visible(f"{first.name}: {first.detail}"[:160])
+            example = one_line(f"{first.name}: {first.detail}"[:160])
             counted = f"{each.at_fault} of {each.looked_at} {each.of}"
             table.add_row(each.severity, each.code, counted, _percent(each.share), example)
         console.print(table)

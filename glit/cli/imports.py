@@ -14,7 +14,7 @@ import typer
 from glit.cli.derived import command
 from glit.cli.options import progress_bar
 from glit.published import imported
-from glit.runtime.terminal import visible
+from glit.runtime.terminal import one_line
 from glit.storage.outputs import local_file, local_folder
 
 
@@ -86,14 +86,14 @@ def import_command(
         ]  # fmt: skip
         print(f"next: {shlex.join(words)}")
     for fault in found.refused:
-        print(visible(f"left out: {fault}"), file=sys.stderr)
+        print(one_line(f"left out: {fault}"), file=sys.stderr)
     if found.refused:
         listed = (
             "listed above" if found.num_refused == len(found.refused) else "the first are above"
         )
         print(f"{found.num_refused} left out; {listed}", file=sys.stderr)
     for name in found.missing:
-        print(visible(f"missing: {name}"), file=sys.stderr)
+        print(one_line(f"missing: {name}"), file=sys.stderr)
     if found.missing:
         number = found.num_missing
         images_are = "1 image is" if number == 1 else f"{number} images are"

@@ -110,6 +110,8 @@ def id_of(entry: Any, key: str) -> Id:
 def _categories(entries: list[dict[str, Any]]) -> dict[Any, Any]:
     names: dict[Any, Any] = {}
     for entry in entries:
+        if not isinstance(entry, dict):
+            continue  # whose annotations, if it has any, name no category
         key, name = entry["id"], entry["name"]
         if names.setdefault(key, name) != name:
             raise ValueError(f"two categories have the id {key}: {names[key]} and {name}")

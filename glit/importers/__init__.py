@@ -132,6 +132,8 @@ def import_captions(
         if isinstance(form, RegionFormat):
             return _write_regions(form, output, annotations, told, pictures, images, split or "all")
         found = list(form.read(annotations, images, split or "all"))
+        if found and all(image.fault for image in found):
+            raise ValueError(found[0].fault)
         told.begin("images", total=len(found), done=0, drops=False)
         return _write_captions(found, output, annotations, told, pictures)
     except (IsADirectoryError, NotADirectoryError) as error:
@@ -295,7 +297,9 @@ def _write_captions(
     with _new_file(output) as file:
         for number, image in enumerate(found, start=1):
             path, fault = pictures.find(image.path) if image.captions else (image.path, "")
-            if not image.captions:
+            if image.fault:
+                refused.add(image.fault)
+            elif not image.captions:
                 without += 1
             elif fault:
                 refused.add(fault)
@@ -352,7 +356,7 @@ def _write_regions(
     """Write images as they are read: FineHARD has twelve million."""
     captions = form.captions
     counts, corners, units = Counter[str](), CornerCount(), UnitCount()
-    phrases, folder = False, ""
+    phrases, folder = False, None
     missing, refused, whole, claims = _Listed(), _Listed(), _Listed(), _Claims()
     with contextlib.ExitStack() as files:
         texts, boxes = None, files.enter_context(_new_file(regions_file(output)))
@@ -388,8 +392,8 @@ def _write_regions(
                 texts.write(_line(_place(image.path, output), caption=image.caption))
             counts["written"] += 1
             counts[frame.change if frame else ""] += 1
-            own = os.path.dirname(image.path)
-            folder = os.path.commonpath([folder, own]) if folder else own
+            own = os.path.dirname(image.path) or "."
+            folder = own if folder is None else os.path.commonpath([folder, own]) or "."
             phrases |= any("phrases" in row for row in image.rows.values())
             _write_boxes(image, frame, output, boxes, counts)
             claims.written(
@@ -421,7 +425,7 @@ def _write_regions(
         cut=counts["cut"], empty=counts["empty"], repeated=counts["repeated"],
         scaled=counts["scaled"], turned=counts["turned"], refused=tuple(refused.first),
         phrases=phrases,
-        folder=folder, elsewhere=pictures.elsewhere,
+        folder=folder or "", elsewhere=pictures.elsewhere,
     )  # fmt: skip
 
 

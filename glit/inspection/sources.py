@@ -163,6 +163,8 @@ class FileSource:
         return self._images or (inner if self.format in OTHERS and inner.is_dir() else beside)
 
     def _annotated(self, image: AnnotatedImage) -> Item:
+        if image.fault:
+            return Item(name=self._path.name, faults=(("unreadable", image.fault),))
         return Item(
             captions=(*image.captions, *(text for _, text in image.further)),
             licence=image.licence, **self._place(image.path),

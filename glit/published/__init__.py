@@ -8,7 +8,7 @@ that are taken, so a limit bounds the time as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -128,6 +128,19 @@ def imported() -> list[str]:
     return [name for name, f in FORMATS.items() if isinstance(f, RegionFormat) or f.imported]
 
 
+def _captioned(found: Iterable[AnnotatedImage]) -> Iterator[AnnotatedImage]:
+    """Those with a caption.
+
+    Raises:
+        ValueError: an entry is damaged: a smaller gallery would give better figures.
+    """
+    for image in found:
+        if image.fault:
+            raise ValueError(image.fault)
+        if image.captions:
+            yield image
+
+
 def _placed(image: AnnotatedImage, folder: Path) -> AnnotatedImage:
     """The same, with the pictures' names as they are on the disk."""
     segments = tuple(
@@ -167,7 +180,7 @@ def read_annotations(
     check_exists(annotations, name)
     check_regular(annotations)
     try:
-        captioned = (image for image in form.read(annotations, images, split) if image.captions)
+        captioned = _captioned(form.read(annotations, images, split))
         kept = list(islice(captioned, limit or None))
         kept = [_placed(image, form.picture_folder(annotations, images)) for image in kept]
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OSError) as error:

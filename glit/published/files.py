@@ -19,6 +19,9 @@ from glit.images.formats import IMAGE_SUFFIXES, OTHER_IMAGE_SUFFIXES, suffix_of
 from glit.storage.members import spellings, spelt_on_disk
 
 T = TypeVar("T")
+U = TypeVar("U")
+MALFORMED = (ValueError, OverflowError, KeyError, TypeError, IndexError, AttributeError)
+"""Errors that reading a damaged record raises."""
 _MOST_FILES = 10_000
 ALL = "all"
 """The value of ``--split`` for every part."""
@@ -60,6 +63,9 @@ class AnnotatedImage:
     published: str = ""
     """The path as the file has it, where ``path`` was found by a part of it."""
 
+    fault: str = ""
+    """Why the entry has no image or no caption; empty for a good one."""
+
 
 def annotated(
     path: Path, captions: Iterable[str], segments: Iterable[Segment] = (), *, published: str = ""
@@ -72,6 +78,48 @@ def annotated(
         segments=tuple(segments),
         published=published,
     )
+
+
+def told(error: Exception) -> str:
+    """Describe what is wrong with a record, for people.
+
+    >>> told(KeyError("bbox")), told(ValueError("a box of 3 numbers"))
+    ("no 'bbox'", 'a box of 3 numbers')
+    """
+    if isinstance(error, KeyError):
+        return f"no {error}"
+    return str(error) or type(error).__name__
+
+
+def good_entries(
+    found: Iterable[T], read: Callable[[T], U], faults: list[AnnotatedImage]
+) -> Iterator[U]:
+    """Yield what the entries of a file say; one that is damaged becomes a fault.
+
+    Args:
+        found: the entries.
+        read: reads one.
+        faults: takes an image without a caption for each damaged one.
+    """
+    for number, each in enumerate(found, start=1):
+        try:
+            said = read(each)
+        except MALFORMED as error:
+            fault = f"entry {number}: {cut(told(error))}"
+            faults.append(AnnotatedImage(path=Path(), captions=(), fault=fault))
+        else:
+            yield said
+
+
+def a_text(value: Any) -> str:
+    """The value, which has to be a text.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(value, str):
+        raise ValueError(f"{str(value)[:40]} is no caption")
+    return value
 
 
 def licence_names(values: dict[str, Any]) -> dict[Any, str]:

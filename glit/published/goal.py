@@ -16,7 +16,9 @@ from glit.images.formats import IMAGE_SUFFIXES
 from glit.published.files import (
     AnnotatedImage,
     Segment,
+    a_text,
     annotated,
+    good_entries,
     no_parts,
     published_place,
     whole,
@@ -28,13 +30,19 @@ from glit.text.spans import find_phrase
 def goal(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
     """``DCI_test.json``, ``docci_test.json`` and the like; entries of one file are one image."""
     no_parts(split)
+
+    def read(entry: dict[str, Any]) -> tuple[str, str]:
+        return a_text(entry["filename"]), a_text(entry["caption"])
+
     captions: dict[str, list[str]] = {}
-    for entry in json_array(annotations):
-        if _owner(entry) is not None:
-            raise ValueError(f"{entry['filename']} is a segment: read joint sets as goal-joint")
-        captions.setdefault(entry["filename"], []).append(entry["caption"])
+    faults: list[AnnotatedImage] = []
+    for name, text in good_entries(json_array(annotations), read, faults):
+        if _owner({"filename": name}) is not None:
+            raise ValueError(f"{name} is a segment: read joint sets as goal-joint")
+        captions.setdefault(name, []).append(text)
     for name, texts in captions.items():
         yield annotated(published_place(name, images), texts, published=name)
+    yield from faults
 
 
 def goal_joint(
@@ -83,11 +91,16 @@ def goal_train(annotations: Path, folder: Path) -> Iterator[AnnotatedImage]:
     ``original_caption``; those of whole images (``DCI_train_del_org.json``) have ``filename`` and
     ``caption``, as its test sets do.
     """
-    for entry in json_array(annotations):
+
+    def read(entry: dict[str, Any]) -> AnnotatedImage:
         prefix = "original_" if "original_filename" in entry else ""
-        name = entry[f"{prefix}filename"]
-        place = published_place(name, folder)
-        yield annotated(place, [entry[f"{prefix}caption"]], published=name)
+        name = a_text(entry[f"{prefix}filename"])
+        caption = a_text(entry[f"{prefix}caption"])
+        return annotated(published_place(name, folder), [caption], published=name)
+
+    faults: list[AnnotatedImage] = []
+    yield from good_entries(json_array(annotations), read, faults)
+    yield from faults
 
 
 @whole

@@ -219,8 +219,11 @@ def label_studio(annotations: Path, folder: Path) -> Iterator[RegionImage]:
             image.published = _task_picture(task)
             image.path = published_place(image.published, folder)
             results = _annotation(task)["result"]
-            texts = _texts_of_regions(results)
+            texts = _texts_of_regions([each for each in results if isinstance(each, dict)])
             for at, each in enumerate(results, start=1):
+                if not isinstance(each, dict):
+                    image.left_out.append(f"result {at}: {str(each)[:40]} is none")
+                    continue
                 if each["type"] in _NO_REGIONS:
                     continue
                 size = stated_size(each, "original_width", "original_height")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ from glit.data.captions import SHORT
 from glit.data.json_files import json_array, json_lines, load_json
 from glit.published.files import (
     AnnotatedImage,
+    a_text,
     annotated,
     chosen_parts,
+    good_entries,
     no_parts,
     whole,
     with_suffix,
@@ -23,9 +25,15 @@ def docci(annotations: Path, images: Path | None, split: str | None) -> Iterator
     """``docci_descriptions.jsonlines``: split, image_file, description."""
     parts = chosen_parts(split, ("train", "test", "qual_dev", "qual_test"))
     folder = images or annotations.parent / "images"
-    for line in json_lines(annotations):
-        if line["split"] in parts:
-            yield annotated(folder / line["image_file"], [line["description"]])
+
+    def read(line: dict[str, Any]) -> AnnotatedImage | None:
+        if line["split"] not in parts:
+            return None
+        return annotated(folder / line["image_file"], [a_text(line["description"])])
+
+    faults: list[AnnotatedImage] = []
+    yield from filter(None, good_entries(json_lines(annotations), read, faults))
+    yield from faults
 
 
 def dci(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
@@ -34,10 +42,13 @@ def dci(annotations: Path, images: Path | None, split: str | None) -> Iterator[A
     The long caption is ``extra_caption``; images without one are left out, as FAST-GOAL does. The
     ``short_caption`` is not measured; an import keeps it.
     """
-    for path, values in _dci_images(annotations, images, split):
-        short = (values.get("short_caption") or "").strip()
-        found = annotated(path, [values.get("extra_caption") or ""])
-        yield replace(found, further=((SHORT, short),) if short else ())
+
+    def read(folder: Path, values: dict[str, Any]) -> AnnotatedImage:
+        short = a_text(values.get("short_caption") or "").strip()
+        found = annotated(folder / values["image"], [a_text(values.get("extra_caption") or "")])
+        return replace(found, further=((SHORT, short),) if short else ())
+
+    return _dci_images(annotations, images, split, read)
 
 
 def dci_full(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
@@ -45,20 +56,29 @@ def dci_full(annotations: Path, images: Path | None, split: str | None) -> Itera
 
     So LoTLIP, FLAIR and F-CAST read DCI; every image has a short caption, so none is left out.
     """
-    for path, values in _dci_images(annotations, images, split):
-        yield annotated(path, [f"{values['short_caption']}\n{values.get('extra_caption') or ''}"])
+
+    def read(folder: Path, values: dict[str, Any]) -> AnnotatedImage:
+        text = f"{a_text(values['short_caption'])}\n{values.get('extra_caption') or ''}"
+        return annotated(folder / values["image"], [text])
+
+    return _dci_images(annotations, images, split, read)
 
 
 def _dci_images(
-    annotations: Path, images: Path | None, split: str | None
-) -> Iterator[tuple[Path, dict[str, Any]]]:
+    annotations: Path,
+    images: Path | None,
+    split: str | None,
+    read: Callable[[Path, dict[str, Any]], AnnotatedImage],
+) -> Iterator[AnnotatedImage]:
     folder = images or annotations / "photos"
     splits = load_json(annotations / "splits.json")
     parts = chosen_parts(split, (*splits, "all"))
     names = [name for part in splits if parts & {part, "all"} for name in splits[part]]
-    for name in names:
-        values = load_json(annotations / "annotations" / name)
-        yield folder / values["image"], values
+    faults: list[AnnotatedImage] = []
+    yield from good_entries(
+        names, lambda name: read(folder, load_json(annotations / "annotations" / name)), faults
+    )
+    yield from faults
 
 
 def urban1k(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
@@ -73,9 +93,14 @@ def urban1k(annotations: Path, images: Path | None, split: str | None) -> Iterat
 @whole
 def sharegpt4v(annotations: Path, folder: Path) -> Iterator[AnnotatedImage]:
     """``share-captioner_coco_lcs_sam_1246k_1107.json``: the answer of each conversation."""
-    for entry in json_array(annotations):
-        answers = [turn["value"] for turn in entry["conversations"] if turn["from"] == "gpt"]
-        yield annotated(folder / entry["image"], answers[:1])
+
+    def read(entry: dict[str, Any]) -> AnnotatedImage:
+        answers = [a_text(t["value"]) for t in entry["conversations"] if t["from"] == "gpt"]
+        return annotated(folder / entry["image"], answers[:1])
+
+    faults: list[AnnotatedImage] = []
+    yield from good_entries(json_array(annotations), read, faults)
+    yield from faults
 
 
 def himo_docci(
@@ -84,8 +109,14 @@ def himo_docci(
     """``himo_docci_data.json``, JSON lines: a caption's first one, two, ... sentences."""
     no_parts(split)
     folder = images or annotations.parent / "images"
-    for line in json_lines(annotations):
-        yield replace(annotated(folder / line["img_path"], line["caption"]), growing=True)
+
+    def read(line: dict[str, Any]) -> AnnotatedImage:
+        texts = [a_text(each) for each in line["caption"]]
+        return replace(annotated(folder / line["img_path"], texts), growing=True)
+
+    faults: list[AnnotatedImage] = []
+    yield from good_entries(json_lines(annotations), read, faults)
+    yield from faults
 
 
 def iiw(annotations: Path, images: Path | None, split: str | None) -> Iterator[AnnotatedImage]:
@@ -111,11 +142,16 @@ IIW_PARTS = {"DOCCI_Test": "docci", "IIW-400": "docci_aar", "DCI_Test": "dci"}
 
 def _iiw_lines(annotations: Path, folders: Sequence[Path]) -> Iterator[AnnotatedImage]:
     """The caption is IIW (by people) or else IIW-P5B (generated)."""
-    for line in json_lines(annotations):
+
+    def read(line: dict[str, Any]) -> AnnotatedImage:
         name = str(line["image/key"] if "image/key" in line else line["image"])
         paths = [with_suffix(folder / name) for folder in folders]
         path = next((path for path in paths if path.is_file()), paths[0])
-        yield annotated(path, [line["IIW"] if "IIW" in line else line["IIW-P5B"]])
+        return annotated(path, [a_text(line["IIW"] if "IIW" in line else line["IIW-P5B"])])
+
+    faults: list[AnnotatedImage] = []
+    yield from good_entries(json_lines(annotations), read, faults)
+    yield from faults
 
 
 @whole
@@ -124,11 +160,17 @@ def localized_narratives(annotations: Path, folder: Path) -> Iterator[AnnotatedI
 
     COCO's pictures are called by twelve digits, the others by their id.
     """
-    captions: dict[Path, list[str]] = {}
-    for line in json_lines(annotations):
+
+    def read(line: dict[str, Any]) -> tuple[Path, str]:
         name = line["image_id"]
         if line["dataset_id"].startswith("mscoco"):
             name = f"{int(name):012d}"
-        captions.setdefault(folder / f"{name}.jpg", []).append(line["caption"])
+        return folder / f"{name}.jpg", a_text(line["caption"])
+
+    captions: dict[Path, list[str]] = {}
+    faults: list[AnnotatedImage] = []
+    for path, text in good_entries(json_lines(annotations), read, faults):
+        captions.setdefault(path, []).append(text)
     for path, texts in captions.items():
         yield annotated(path, texts)
+    yield from faults

@@ -17,12 +17,11 @@ from glit.data.frames import Frame, checked_size
 from glit.data.polygons import segmentation_text
 from glit.data.records import is_empty
 from glit.data.rle import checked_mask
+from glit.published.files import MALFORMED, told
 from glit.published.stated_sizes import file_frame
 from glit.storage.members import is_utf8
 from glit.text.spans import CleanText, Span
 
-MALFORMED = (ValueError, OverflowError, KeyError, TypeError, IndexError, AttributeError)
-"""Errors that reading a damaged record raises."""
 _LABEL_CHARS = 1000
 """Characters of a label, as in files of regions."""
 _ROUNDING = 0.01
@@ -149,17 +148,6 @@ class RegionImage:
 def _ended(text: str) -> str:
     """The text with a full stop, if nothing ends it."""
     return text if not text or text[-1] in ".!?\"')”’" else f"{text}."
-
-
-def told(error: Exception) -> str:
-    """Describe what is wrong with a record, for people.
-
-    >>> told(KeyError("bbox")), told(ValueError("a box of 3 numbers"))
-    ("no 'bbox'", 'a box of 3 numbers')
-    """
-    if isinstance(error, KeyError):
-        return f"no {error}"
-    return str(error) or type(error).__name__
 
 
 def outline(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...], list[list[float]]]:

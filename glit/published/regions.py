@@ -231,7 +231,9 @@ def flickr30k_entities(
 
 
 def _read_entities(image: RegionImage, annotations: Path, name: str, folder: Path) -> None:
-    root = xml_root(annotations / "Annotations" / f"{name}.xml", "annotation")
+    if not (file := annotations / "Annotations" / f"{name}.xml").is_file():
+        raise ValueError(f"no file {name}.xml in Annotations")
+    root = xml_root(file, "annotation")
     width, height = (as_number(element_text(root, f"size/{side}")) for side in ("width", "height"))
     image.path, image.stated = folder / element_text(root, "filename"), (width, height)
     boxes: dict[str, list[list[float]]] = {}

@@ -12,8 +12,10 @@ from glit.data.coco import CocoFile
 from glit.data.json_files import load_json
 from glit.published.files import (
     AnnotatedImage,
+    a_text,
     annotated,
     chosen_parts,
+    good_entries,
     licence_names,
     no_parts,
     stated_licence,
@@ -32,12 +34,15 @@ def coco(annotations: Path, images: Path | None, split: str | None) -> Iterator[
     no_parts(split)
     file, licences = CocoFile(values), licence_names(values)
     entries = values["annotations"]
-    if entries and not any("caption" in entry for entry in entries) and "bbox" in entries[0]:
+    known = [entry for entry in entries if isinstance(entry, dict)]
+    if known and not any("caption" in entry for entry in known) and "bbox" in known[0]:
         raise ValueError("it has no captions, but boxes; take --format coco-instances")
+    faults: list[AnnotatedImage] = []
     for image in file.checked().images:
-        texts = [each["caption"] for _, each in image.annotations]
-        one = annotated(folder / image.file_name, texts)
+        said = good_entries(image.annotations, lambda each: a_text(each[1]["caption"]), faults)
+        one = annotated(folder / image.file_name, said)
         yield replace(one, licence=stated_licence(image.entry, licences))
+    yield from faults
     if lost := file.without_image:
         warnings.warn(
             f"{annotations}: {sum(map(len, lost.values()))} captions are left out, of {len(lost)} "
@@ -70,7 +75,13 @@ def flickr30k(
 
 def _karpathy(values: dict[str, Any], folder: Path, parts: set[str]) -> Iterator[AnnotatedImage]:
     """Images of Karpathy's parts; COCO's sit in ``filepath``, Flickr's directly in the folder."""
-    for entry in values["images"]:
-        if entry["split"] in parts:
-            path = folder / entry.get("filepath", "") / entry["filename"]
-            yield annotated(path, [sentence["raw"] for sentence in entry["sentences"]])
+
+    def read(entry: dict[str, Any]) -> AnnotatedImage | None:
+        if entry["split"] not in parts:
+            return None
+        path = folder / entry.get("filepath", "") / entry["filename"]
+        return annotated(path, [a_text(sentence["raw"]) for sentence in entry["sentences"]])
+
+    faults: list[AnnotatedImage] = []
+    yield from filter(None, good_entries(values["images"], read, faults))
+    yield from faults

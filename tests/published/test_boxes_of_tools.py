@@ -583,3 +583,23 @@ def test_the_command_says_what_to_build(tmp_path, pictures):
     )
     assert "shape 3: a cuboid" in found.stderr
     assert not (tmp_path / "my.jsonl").exists()
+
+
+def test_the_next_command_and_names_with_line_breaks(tmp_path, monkeypatch, run_glit):
+    """Annotations and pictures in the current folder; a missing picture's name has two lines."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.png").write_bytes(png())
+    size = {"width": 48, "height": 40}
+    images = [
+        {"id": n, "file_name": name, **size} for n, name in enumerate(["a.png", "b\nall well.png"])
+    ]
+    boxes = [{"id": n, "image_id": n, "category_id": 1, "bbox": [1, 2, 9, 9]} for n in (0, 1)]
+    coco = {"images": images, "annotations": boxes, "categories": [{"id": 1, "name": "cup"}]}
+    write(tmp_path / "c.json", json.dumps(coco))
+    done = run_glit(
+        "import", "c.json", "--format", "coco-instances", "--images", ".", "-o", "o.jsonl"
+    )
+    assert "next: glit build . -o o-dataset" in done.output
+    assert r"missing: b\x0aall well.png" in done.errors
+    done = run_glit("audit", "c.json", "--format", "coco-instances", "--images", ".")
+    assert not any(line.strip().startswith("all well") for line in done.output.splitlines())

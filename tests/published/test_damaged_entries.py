@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from building import json_lines, png
 
+import glit
 from glit.errors import InputError
 from glit.importers import import_captions
-from glit.published import FORMATS
+from glit.published import FORMATS, measured, read_annotations
 
 IMAGE = {"id": 1, "file_name": "a.png", "width": 48, "height": 40}
 BOX = {"bbox": [1, 2, 9, 9], "phrase": "cup"}
@@ -185,3 +186,63 @@ def test_captions_and_boxes_of_coco_name_each_other(folder, form, other):
     )
     with pytest.raises(InputError, match=f"take --format {other}"):
         import_captions(form, folder / "c.json", folder / "o.jsonl", images=folder)
+
+
+def coco_captions(*captions) -> dict:
+    annotations = [{"id": n, "image_id": 1, "caption": each} for n, each in enumerate(captions)]
+    return {"images": [IMAGE], "annotations": annotations}
+
+
+GPT = {"from": "gpt", "value": "A cup."}
+NARRATIVE = {"image_id": "a", "dataset_id": "open_images", "caption": "A cup."}
+ORIGINAL = {"original_filename": "a.png", "original_caption": "A cup."}
+CAPTIONS = {
+    "goal": [{"filename": "a.png", "caption": "A cup."}, None, {"filename": "b.png"}],
+    "goal-train": [ORIGINAL, None, {**ORIGINAL, "original_caption": None}],
+    "sharegpt4v": [{"image": "a.png", "conversations": [GPT]}, None, {"image": "b.png"}],
+    "localized-narratives": [NARRATIVE, None, {**NARRATIVE, "caption": None}],
+    "docci": [
+        {"split": "train", "image_file": "a.png", "description": "A cup."},
+        {"split": "train", "image_file": "b.png", "description": None},
+        None,
+    ],
+    "coco": coco_captions("A cup.", None, 7),
+}
+
+
+@pytest.mark.parametrize("form", CAPTIONS)
+def test_one_caption_of_a_wrong_type_is_left_out_and_named(folder, form):
+    """Of an import and of an audit; a benchmark is refused, as it would be another one."""
+    (folder / "a.jpg").write_bytes(png())
+    values = CAPTIONS[form]
+    is_lines = form in ("localized-narratives", "docci")
+    text = "\n".join(map(json.dumps, values)) if is_lines else json.dumps(values)
+    (folder / "f.json").write_text(text)
+    made = import_captions(form, folder / "f.json", folder / "o.jsonl", images=folder)
+    assert [row["caption"] for row in json_lines(folder / "o.jsonl")] == ["A cup."]
+    assert made.captions == 1 and made.num_refused == 2 and "entry" in made.refused[0]
+    found = glit.audit(folder / "f.json", format=form, images=folder)
+    assert {each.code: each.at_fault for each in found.findings}["unreadable"] == 2
+    if form in measured():
+        with pytest.raises(InputError, match="entry"):
+            split = "train" if form == "docci" else None
+            read_annotations(form, folder / "f.json", images=folder, split=split)
+
+
+def test_what_else_one_entry_leaves_out(folder):
+    values = {"images": [IMAGE], "categories": [None, {"id": 1, "name": "cup"}], "annotations": [
+        {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 9, 9]}]}  # fmt: skip
+    (folder / "c.json").write_text(json.dumps(values))
+    [image] = FORMATS["coco-instances"].read(folder / "c.json", folder, None)
+    assert len(image.rows) == 1
+    box = {"x": 10, "y": 10, "width": 50, "height": 50, "rotation": 0, "rectanglelabels": ["cup"]}
+    size = {"original_width": 48, "original_height": 40, "image_rotation": 0}
+    good = {**size, "type": "rectanglelabels", "value": box}
+    task = {"data": {"image": "a.png"}, "annotations": [{"result": [None, good]}]}
+    (folder / "l.json").write_text(json.dumps([task]))
+    [image] = FORMATS["label-studio"].read(folder / "l.json", folder, None)
+    assert not image.fault and len(image.rows) == 1 and len(image.left_out) == 1
+    (folder / "Sentences").mkdir()
+    (folder / "Sentences" / "a.txt").write_text("A [/EN#1/other cup] .")
+    [image] = FORMATS["flickr30k-entities"].read(folder, folder, None)
+    assert image.fault == "no file a.xml in Annotations"
