@@ -24,6 +24,7 @@ from glit.data.schema import PICTURES
 from glit.dataset.by_hand import UNREVIEWED
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
+from glit.images.location import removed_note
 from glit.runtime.progress import StageProgress
 from glit.stages.pack import Pack
 from glit.storage.outputs import new_folder
@@ -99,6 +100,8 @@ def attach(
             certificates=() if attached.changed else manifest.certificates,
         )  # fmt: skip
     shutil.rmtree(work, ignore_errors=True)
+    if attached.located:
+        progress.note(removed_note(attached.located))
     return Attached(
         samples=len(dataset), found=dict(attached.ways), drops=dict(attached.reasons),
         files=len(pictures), unreadable=search.unreadable,

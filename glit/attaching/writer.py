@@ -47,6 +47,8 @@ class AttachedRows:
         self._pairings = pairings_of(dataset.manifest)
         self._number = 0
         """Of the next row."""
+        self.located = 0
+        """Pictures that said where they were taken."""
         self.ways: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self.added = (*CORRECTED, ATTACHED) if found.is_cut else (ATTACHED,)
@@ -94,6 +96,7 @@ class AttachedRows:
             row = made
         told = {"file": file, "sha256": found.sha256, "how": found.how,
                 "colours": found.colours, **dataclasses.asdict(placement)}  # fmt: skip
-        if not self._keep_location:
-            data = without_location(data)
+        if not self._keep_location and (plain := without_location(data)) is not data:
+            self.located += 1
+            data = plain
         return {**row, "image": {"bytes": data, "path": row["source_path"]}, ATTACHED[0]: told}

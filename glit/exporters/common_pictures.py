@@ -9,7 +9,7 @@ from dataclasses import replace
 from glit.dataset.manifest import RecordedRecipe
 from glit.dataset.row import Row
 from glit.images import encode_png, upright_file
-from glit.images.location import without_location
+from glit.images.location import removed_note, without_location
 
 _COMMON = (".jpg", ".jpeg", ".png", ".webp")
 """Suffixes that open_clip takes from a tar, and that every reader decodes."""
@@ -27,13 +27,16 @@ class CommonPictures:
         self._reencode = reencode
         self._others: dict[str, str] = {}
         """By sample, the suffix of its picture."""
+        self._located = set[str]()
+        """Samples whose picture said where it was taken."""
 
     def __call__(self, row: Row) -> Row:
         """The row, with a picture that readers decode."""
         if row.image is None:
             return row
-        if not self._keep_location:
-            row = replace(row, image=without_location(row.image))
+        if not self._keep_location and (plain := without_location(row.image)) is not row.image:
+            self._located.add(row.sample_id)
+            row = replace(row, image=plain)
         data = row.image
         if data is None or is_common(data):
             return row
@@ -43,7 +46,10 @@ class CommonPictures:
         return row
 
     def warn(self, to: str) -> None:
-        """Say how many pictures a reader of the format may not take."""
+        """Say how many pictures a reader of the format may not take, and how many lost their
+        coordinates."""
+        if self._located:
+            warnings.warn(removed_note(len(self._located)), stacklevel=3)
         found = Counter(self._others.values())
         others = {s: n for s, n in found.items() if s not in _COMMON}
         if to not in _LESS_READ:

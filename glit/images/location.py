@@ -50,6 +50,14 @@ def without_location(data: bytes) -> bytes:
     return data if changed == data else bytes(changed)
 
 
+def removed_note(number: int) -> str:
+    """Say that coordinates were left out of so many pictures."""
+    return (
+        f"{number:,} pictures said where they were taken; that is left out "
+        "(pack.keep_location=true keeps it)"
+    )
+
+
 def has_location(data: bytes) -> bool:
     """Return whether an encoded picture says where it was taken."""
     return without_location(data) is not data

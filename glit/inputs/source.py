@@ -8,6 +8,7 @@ import io
 import json
 import os
 import posixpath
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,8 @@ from glit.storage.store import Entry, Store
 _LIST_SUFFIXES = (".txt", ".csv", ".jsonl")
 _PACKED_TARS = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 _GLOB_CHARACTERS = frozenset("*?[")
+_MOST_NAMED = 3
+"""Folders that a note on hidden ones names."""
 _SHARDS_AT_ONCE = 8
 
 
@@ -154,9 +157,14 @@ def entries(
             them has role 1, and so on.
         work: the work folder of the build, where the indexes of tars are kept; None keeps none.
             What it and the dataset's ``data`` hold is no input, should they lie below the root.
-        hidden: counts by folder what is passed over; None counts nothing.
+        hidden: counts by folder what is passed over; without, a warning says how many.
     """
-    hidden = Counter() if hidden is None else hidden
+    if hidden is None:
+        hidden = Counter()
+        yield from entries(source, sidecars=sidecars, work=work, hidden=hidden)
+        if hidden:
+            warnings.warn(hidden_note(hidden), stacklevel=2)
+        return
     files = ImageFiles(source.root, index="" if work is None else work.root)
     own = () if work is None else _own_folders(files, work)
     found_images = False
@@ -178,6 +186,16 @@ def entries(
             most=2 * _SHARDS_AT_ONCE,
         ):  # fmt: skip
             yield from (each for each in members if not _passed_over(each, "", hidden))
+
+
+def hidden_note(hidden: Counter[str]) -> str:
+    """Say how many images in which hidden and system folders are passed over."""
+    some = ", ".join(f"{name} {number}" for name, number in sorted(hidden.items())[:_MOST_NAMED])
+    more = ", …" if len(hidden) > _MOST_NAMED else ""
+    return (
+        f"{hidden.total()} images in hidden or system folders are passed over ({some}{more}); a "
+        "list of files takes what it names"
+    )
 
 
 def has_at_most(source: Source, most: int) -> bool:

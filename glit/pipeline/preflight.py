@@ -15,6 +15,7 @@ from glit.dataset.mini_models import LOOKED_AT, meaningless
 from glit.errors import InputError, UserError
 from glit.images import ImageError, Pixels, decode
 from glit.inputs.files import MOST_BYTES
+from glit.inputs.source import hidden_note
 from glit.inputs.user_tables import brought_table
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import StageProgress, duration, size
@@ -37,15 +38,8 @@ _MOST_NAMED = 3
 def note_user_files(plan: Plan, now: ScannedFiles, progress: StageProgress) -> None:
     """Say what kinds of captions the user's file has, which of its paths no image has, and how many
     images were passed over."""
-    if total := sum(now.hidden.values()):
-        folders = ", ".join(
-            f"{name} {number}" for name, number in sorted(now.hidden.items())[:_MOST_NAMED]
-        )
-        more = ", …" if len(now.hidden) > _MOST_NAMED else ""
-        progress.note(
-            f"{total} images in hidden or system folders are passed over ({folders}{more}); a list "
-            "of files takes what it names"
-        )
+    if now.hidden:
+        progress.note(hidden_note(now.hidden))
     if plan.brought is not None and plan.brought.kinds:
         kinds = ", ".join(plan.brought.kinds)
         progress.note(f"{plan.brought.name}: captions of the kinds {kinds}")

@@ -33,6 +33,7 @@ from glit.dataset.mini_models import caution
 from glit.dataset.statistics import dataset_statistics
 from glit.errors import RunError
 from glit.executors.protocols import Job
+from glit.images.location import removed_note
 from glit.inputs.lookup import NO_ROW, BroughtCaptions
 from glit.inputs.user_tables import brought_table
 from glit.models.tokenizer import tokenizer_hash
@@ -145,10 +146,7 @@ def publish(
         _end_retry(work)
     note_mining(opened.progress, ledger.mining, work.plan.recipe)
     if removed := sum(each.locations_removed or 0 for each in described.values()):
-        opened.progress.note(
-            f"{removed:,} pictures said where they were taken; that is left out "
-            "(pack.keep_location=true keeps it)"
-        )
+        opened.progress.note(removed_note(removed))
     return manifest
 
 

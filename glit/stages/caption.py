@@ -253,6 +253,12 @@ class WriteCaptions(CaptionStage):
             answer.text, structured=self._config.structured, tokens=answer.control_tokens,
             prompt=self._prompt,
         )  # fmt: skip
+        unseen = says_unseen(answer.text if found is None else found.text)
+        if not attempt:
+            self._note_unseen(unseen)
+        if found is None and unseen:
+            message = f"the captioner said: {answer.text[:120]!r}"
+            return Drop(reason="refusal", message=message, attempt=attempt)
         if found is None:
             wants = "caption.structured wants JSON" if self._config.structured else "want a text"
             message = f"{wants}, the captioner said: {answer.text[:120]!r}"
@@ -261,8 +267,6 @@ class WriteCaptions(CaptionStage):
             message = f"{found.lost!r} stands for words of the caption: {found.text[:120]!r}"
             return Drop(reason="garbled_caption", message=message, attempt=attempt)
         text = found.text
-        if not attempt:
-            self._note_unseen(says_unseen(text))
         if not is_utf8(text):
             message = "the captioner said half a character (a lone surrogate)"
             return Drop(reason="captioner_error", message=message, attempt=attempt)

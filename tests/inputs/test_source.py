@@ -49,13 +49,16 @@ def test_hidden_and_system_folders_are_passed_over_and_counted(tmp_path, write):
     found = entries(find_source(str(write(tmp_path))), hidden=hidden)
     assert sorted(entry.path.rpartition("::")[2] for entry in found) == sorted(SHOWN)
     assert hidden.total() == len(HIDDEN) and hidden["@eaDir"] == 1
+    with pytest.warns(UserWarning, match=f"{len(HIDDEN)} images in hidden or system folders"):
+        list(entries(find_source(str(tmp_path))))
 
 
 def test_a_glob_or_a_list_takes_the_hidden_files_that_it_names(tmp_path):
     folder_of(tmp_path)
     found = entries(find_source(f"{tmp_path}/.ipynb_checkpoints/*.png"))
     assert [entry.path for entry in found] == ["a-checkpoint.png"]
-    assert {entry.path for entry in entries(find_source(f"{tmp_path}/**/*.png"))} == {*SHOWN}
+    shown = entries(find_source(f"{tmp_path}/**/*.png"), hidden=Counter())
+    assert {entry.path for entry in shown} == {*SHOWN}
     (tmp_path / "list.txt").write_text("\n".join(HIDDEN[:3]))
     found = entries(find_source(str(tmp_path / "list.txt")))
     assert [entry.path for entry in found] == [*HIDDEN[:3]]

@@ -215,6 +215,9 @@ def test_a_model_that_sees_no_image_stops_the_build():
     unseen = said("I don't see any image attached.")
     with pytest.raises(UserError, match="its first 3 answers say that no image came"):
         run(dict.fromkeys(range(1, 5), (unseen, unseen)))
+    with pytest.raises(UserError, match="its first 3 answers say that no image came"):
+        wanted = {"structured": True, "backend": "endpoint"}
+        run(dict.fromkeys(range(1, 5), (unseen, unseen)), **wanted)
     outcomes, _ = run({1: (unseen, unseen), 2: (GOOD, None), 3: (unseen,) * 2, 4: (unseen,) * 2})
     assert [getattr(each, "reason", "") for each in outcomes] == [
         "refusal", "", "refusal", "refusal",
