@@ -10,7 +10,7 @@ from glit.training.config import TrainConfig
 from glit.training.loader import BatchLoader
 from glit.training.mixture import Mixture
 from glit.training.objective import Objective
-from glit.training.objectives.global_local import GlobalLocal
+from glit.training.objectives.goal import GlobalLocal
 
 PLACE = ("rank", "num_ranks", "processes")
 

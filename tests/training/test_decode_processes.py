@@ -18,7 +18,7 @@ import torch
 from glit.errors import DatasetError, RunError
 from glit.training.config import TrainConfig
 from glit.training.decode_processes import IS_SUPPORTED, DecodeProcesses, Request
-from glit.training.objectives.global_local import GlobalLocal
+from glit.training.objectives.goal import GlobalLocal
 from glit.training.setup import prepare
 
 pytestmark = pytest.mark.skipif(

@@ -44,7 +44,7 @@ train(config, sys.argv[2], Path(sys.argv[3]), resume=sys.argv[4:] == ["--resume"
 OBJECTIVE = """
 from dataclasses import dataclass
 from glit import extend
-from glit.training.objectives.fast_goal import FastGoal
+from glit.training.objectives.goal import FastGoal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled(FastGoal):

@@ -8,7 +8,7 @@ from loading import loader
 
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError
-from glit.training.objectives.global_local import GlobalLocal
+from glit.training.objectives.goal import GlobalLocal
 
 
 def captions(batch, tokenizer) -> list[str]:

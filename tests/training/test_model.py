@@ -19,7 +19,7 @@ from glit.images import decode
 from glit.training.batch import Batch, collate
 from glit.training.model import TrainedModel
 from glit.training.objective import InputSpec
-from glit.training.objectives.fast_goal import FastGoal
+from glit.training.objectives.goal import FastGoal
 from glit.training.planning import plan_sample
 from glit.training.sample import PlannedSample
 

@@ -13,8 +13,8 @@ from made_features import DISTINCT, SCALE, at, objective_of, random_features
 from glit.errors import RecipeError
 from glit.planning.recipe import load_table
 from glit.training.config import TrainConfig
-from glit.training.objectives.fast_goal import FastGoal
 from glit.training.objectives.finelip import FineLip
+from glit.training.objectives.goal import FastGoal
 from glit.training.objectives.hard_negatives import HardNegatives
 from glit.training.objectives.long_clip import LongClip
 from glit.training.objectives.siglip import Siglip

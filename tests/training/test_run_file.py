@@ -12,7 +12,7 @@ from glit.errors import InputError, RecipeError
 from glit.planning.recipe import known_tables
 from glit.training.config import TrainConfig
 from glit.training.loop import train
-from glit.training.objectives.fast_goal import FastGoal
+from glit.training.objectives.goal import FastGoal
 from glit.training.run_file import (
     _refused,
     anywhere,

@@ -13,7 +13,7 @@ from glit.errors import InputError, RecipeError
 from glit.training.batch import collate
 from glit.training.config import TrainConfig
 from glit.training.objective import InputSpec
-from glit.training.objectives.clip import Clip
+from glit.training.objectives.goal import Clip
 from glit.training.planning import ChosenPairs, best_pairs, plan_sample
 from glit.training.setup import prepare
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from glit.training.objective import Objective
 from glit.training.objectives.beta_clip import BetaClip
-from glit.training.objectives.clip import Clip
 from glit.training.objectives.f_cast.objective import FCast
-from glit.training.objectives.fast_goal import FastGoal
 from glit.training.objectives.fg_clip import FgClip
 from glit.training.objectives.finelip import FineLip
 from glit.training.objectives.glit import Glit
-from glit.training.objectives.global_local import GlobalLocal
+from glit.training.objectives.goal import (
+    Clip,
+    FastGoal,
+    GlobalLocal,
+    Local,
+    Top3Uniform,
+    Top3Weighted,
+)
 from glit.training.objectives.hard_negatives import HardNegatives
-from glit.training.objectives.local import Local
 from glit.training.objectives.long_clip import LongClip
 from glit.training.objectives.mulclip import MulClip
 from glit.training.objectives.siglip import Siglip
-from glit.training.objectives.top_k import Top3Uniform, Top3Weighted
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "clip": Clip,

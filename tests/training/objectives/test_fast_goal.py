@@ -9,12 +9,15 @@ import pytest
 import torch
 from made_features import SCALE, at, random_features
 
-from glit.training.objectives.clip import Clip
-from glit.training.objectives.fast_goal import FastGoal
-from glit.training.objectives.global_local import GlobalLocal
+from glit.training.objectives.goal import (
+    Clip,
+    FastGoal,
+    GlobalLocal,
+    Local,
+    Top3Uniform,
+    Top3Weighted,
+)
 from glit.training.objectives.hard_negatives import HardNegatives
-from glit.training.objectives.local import Local
-from glit.training.objectives.top_k import Top3Uniform, Top3Weighted
 
 NEAR, FAR = math.log(1 + math.exp(-3)), math.log(1 + math.exp(3))
 """Cross-entropy of two logits 3 and 0 where the first is right, and where the second is."""
