@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-import json
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+
+import pyarrow as pa
 
 from glit.data.bounded_parquet import BoundedParquet
-from glit.data.frames import CHANGES, Frame, fit_frame, stated_size
+from glit.data.frames import CHANGES, Frame, fit_frame
 from glit.data.parquet import read_parquet_file
 from glit.inputs.lookup import UserTable
 from glit.inputs.user_tables import brought_table
+from glit.storage.duckdb_temp import spilling
 from glit.storage.store import Store
+
+_STATED = """
+    INSERT OR REPLACE INTO stated
+    SELECT path, last(w), last(h) FROM (
+        SELECT path, try_cast(region->>'$.width' AS DOUBLE) AS w,
+               try_cast(region->>'$.height' AS DOUBLE) AS h
+        FROM rows WHERE contains(region, '"width"'))
+    WHERE w > 0 AND h > 0 GROUP BY path
+"""
+_SIZES = """
+    SELECT w, h, width, height, count(*), min(source_path)
+    FROM file JOIN stated ON path = source_path GROUP BY ALL ORDER BY 6
+"""
 
 
 def moved_boxes_note(regions: UserTable | None, dataset: Store, files: Iterable[str]) -> str:
@@ -23,19 +38,24 @@ def moved_boxes_note(regions: UserTable | None, dataset: Store, files: Iterable[
         dataset: with its data files.
         files: their names.
     """
-    stated = _stated_sizes(regions)
-    if not stated:
-        return ""
     counts, first = Counter[str](), {}
-    for name in files:
-        columns = ["source_path", "width", "height"]
-        table = read_parquet_file(dataset.for_arrow(name), columns=columns)
-        for row in table.to_pylist():
-            change = _change(stated.get(row["source_path"]), row)
-            if change:
-                counts[change] += 1
-                first.setdefault(change, row["source_path"])
-    assert regions is not None
+    with brought_table(regions) as table:
+        if regions is None or table is None:
+            return ""
+        with tempfile.TemporaryDirectory() as folder, spilling(folder) as connection:
+            connection.execute("CREATE TABLE stated (path VARCHAR PRIMARY KEY, w DOUBLE, h DOUBLE)")
+            with BoundedParquet(table) as rows:
+                for batch in rows.iter_batches(columns=["path", "region"]):
+                    connection.register("rows", pa.Table.from_batches([batch]))
+                    connection.execute(_STATED)
+            for name in files:
+                columns = ["source_path", "width", "height"]
+                file = read_parquet_file(dataset.for_arrow(name), columns=columns)
+                connection.register("file", file)
+                for *sizes, number, path in connection.execute(_SIZES).fetchall():
+                    if change := _change(*sizes):
+                        counts[change] += number
+                        first.setdefault(change, path)
     told = [
         f"images whose boxes were {change}: {counts[change]} ({why}; first: {first[change]})"
         for change, why in CHANGES.items()
@@ -44,27 +64,9 @@ def moved_boxes_note(regions: UserTable | None, dataset: Store, files: Iterable[
     return f"{regions.name}: {'; '.join(told)}" if told else ""
 
 
-def _stated_sizes(regions: UserTable | None) -> dict[str, tuple[Any, Any]]:
-    """Read sizes by path, for rows that state one."""
-    found: dict[str, tuple[Any, Any]] = {}
-    with brought_table(regions) as table:
-        if table is None:
-            return found
-        with BoundedParquet(table) as file:
-            for batch in file.iter_batches(columns=["path", "region"]):
-                for row in batch.to_pylist():
-                    if '"width"' in row["region"]:
-                        size = stated_size(json.loads(row["region"]))
-                        if size is not None:
-                            found[row["path"]] = size
-    return found
-
-
-def _change(stated: tuple[Any, Any] | None, row: Mapping[str, Any]) -> str:
+def _change(stated_width: float, stated_height: float, width: int, height: int) -> str:
     """Return how the boxes of a sample were moved."""
-    if stated is None:
-        return ""
-    size = (row["width"], row["height"])
+    stated, size = (stated_width, stated_height), (width, height)
     try:
         return fit_frame(stated, size).change
     except ValueError:  # it was shipped, so its orientation swaps width and height
