@@ -373,10 +373,11 @@ def _write_regions(
             if not fault and not _is_there(image):
                 missing.add(str(image.path))
                 continue
-            if not fault:
-                several = bool(image.caption)
+            # FineHARD's twelve million, each with a path of its own, are not remembered
+            is_claim = bool(image.published or not image.caption)
+            if not fault and is_claim:
                 reason, other = claims.take(
-                    image.path, image.published, image.where, several=several
+                    image.path, image.published, image.where, several=bool(image.caption)
                 )
                 fault = f"{at}: {reason}" if reason else ""
                 refused.add(*filter(None, [other]))
@@ -396,11 +397,9 @@ def _write_regions(
             folder = own if folder is None else os.path.commonpath([folder, own]) or "."
             phrases |= any("phrases" in row for row in image.rows.values())
             _write_boxes(image, frame, output, boxes, counts)
-            claims.written(
-                image.path,
-                range(before[0], counts["captions"]),
-                range(before[1], counts["regions"]),
-            )
+            if is_claim:
+                texts_of = range(before[0], counts["captions"])
+                claims.written(image.path, texts_of, range(before[1], counts["regions"]))
             given = [numbers[:4] for numbers in image.rows]
             if image.shares:
                 units.add_shares(given)
@@ -445,6 +444,8 @@ def _claim_of_nothing(
 ) -> Iterator[str]:
     """Claim a picture for an entry that has nothing to be written: another entry may not have it
     whose path names another folder. Yields whose lines go."""
+    if not image.published:
+        return
     path, fault = pictures.find(image.path, counted=False)
     if not fault and path.is_file():
         _, other = claims.take(path, image.published, image.where, several=True, has_rows=False)
