@@ -56,6 +56,9 @@ def main() -> None:
         sys.stdout = None  # or it is flushed again at the end
         errors.print(f"glit: standard output: cannot be written ({error.strerror})")
         sys.exit(1)
+    except MemoryError:
+        errors.print("glit: not enough memory here; end other programs, or raise the limit")
+        sys.exit(1)
     except GlitError as error:
         errors.print(f"glit: {error}", markup=False)
         sys.exit(error.exit_code)

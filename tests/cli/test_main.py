@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import glit
+from glit.cli import main
 from glit.cli.commands import PANELS
 from glit.installation import install_command
 
@@ -195,3 +196,14 @@ def test_a_full_standard_output_is_one_line(built, words):
     assert (done.returncode, done.stderr) == (
         1, "glit: standard output: cannot be written (No space left on device)\n"
     )  # fmt: skip
+
+
+def test_a_lack_of_memory_is_one_line(monkeypatch, capsys):
+    def short():
+        raise MemoryError
+
+    monkeypatch.setattr(main, "app", short)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith("glit: not enough memory here")
