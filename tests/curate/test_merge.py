@@ -14,12 +14,15 @@ from building import run_build
 
 import glit
 from glit.curate import row_writer
+from glit.data import rows
 from glit.data.schema import META_TOKENIZER
+from glit.dataset.by_hand import rule_of
 from glit.dataset.croissant import CROISSANT
-from glit.dataset.recorded_rules import scores_of
+from glit.dataset.recorded_rules import pairings_of, scores_of
 from glit.errors import DatasetError, InputError, RecipeError
 from glit.rules.calibration import Calibration
 from glit.rules.logistic import Logistic
+from glit.rules.rules import Argmax, Centred
 from glit.storage.store import to_json
 
 
@@ -94,6 +97,23 @@ def test_pairs_of_two_rules_are_verified_by_either(two_rules, run_glit, tmp_path
     shutil.copytree(two_rules, copy, dirs_exist_ok=True)
     (copy / "manifest.json").write_bytes(wrong.as_bytes())
     assert any("the rule gives" in breach for breach in glit.verify(copy))
+
+
+def test_a_row_is_changed_by_the_rule_that_chose_its_pairs(two_rules):
+    """As attach and corrections change rows."""
+    dataset = glit.open_dataset(two_rules)
+    pairings = pairings_of(dataset.manifest)
+    kinds = {"a": Argmax, "centred": Centred}
+    seen = set()
+    for row in pq.read_table(two_rules / "data").to_pylist():
+        pairing, kind = rule_of(row, pairings), kinds[row["origin"]["dataset"]]
+        scores = rows.scores(row, len(row["sentences"]))
+        regions = tuple(map(rows.region, row["regions"]))
+        sentences = tuple(map(rows.sentence, row["sentences"]))
+        own = next(each for each in pairings if type(each.rule) is kind)
+        assert pairing(scores, regions, sentences) == own(scores, regions, sentences)
+        seen.add(kind if pairing is own else None)
+    assert {Argmax, Centred} <= seen
 
 
 def test_a_part_of_two_rules_keeps_them_and_other_pairs_have_one(two_rules, halves, tmp_path):
