@@ -689,8 +689,8 @@ def select(
         where: take only samples that meet this SQL condition.
         sample: take at most N samples, chosen by a hash of ``seed`` and the ``sample_id``.
         by: with ``sample``: as many of each value of this column or SQL.
-        distinct: of images whose embeddings have this cosine or more, keep one: the sharpest if
-            that was measured, else the largest.
+        distinct: of images whose embeddings have this cosine or more, keep one: one with
+            regions, of these the largest, then the sharpest if that was measured.
         model: the model for ``distinct``: a name, a folder, a run or a hub id.
         seed: seed of ``sample``.
         progress: counts the images.

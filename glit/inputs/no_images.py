@@ -12,9 +12,10 @@ from glit.data.bounded_parquet import BoundedParquet
 from glit.errors import cut
 from glit.images.formats import IMAGE_SUFFIXES, suffix_of
 from glit.inputs.source import Source
-from glit.inputs.table import IMAGE_NAMES, is_text
+from glit.inputs.table import IMAGE_NAMES, is_numbers, is_text
 
 _FILES = 1000
+_ENCODE = "encode them as PNG or JPEG, one encoded image a row in a column 'image'"
 _TO_PARQUET = "write it as Parquet, one encoded image a row in a column 'image'"
 
 
@@ -44,16 +45,20 @@ def _instead(root: Path) -> str:
             )
         if path.suffix == ".lance":
             return f"{name} is of a Lance dataset; {_TO_PARQUET}"
-        if path.suffix == ".parquet" and (told := _texts(path)):
+        if path.suffix == ".parquet" and (told := _no_bytes(path)):
             return f"{name}: {told}"
     return ""
 
 
-def _texts(path: Path) -> str:
-    """Of a Parquet file whose pictures are texts: what they are, and what to do; or nothing."""
+def _no_bytes(path: Path) -> str:
+    """Of a Parquet file whose pictures are texts or lists of numbers: what they are, and what to
+    do; or nothing."""
     try:
         with BoundedParquet(path) as file:
             schema = file.schema_arrow
+            numbers = next((name for name in IMAGE_NAMES if is_numbers(schema, name)), "")
+            if numbers and file.metadata.num_rows:
+                return f"the column {numbers!r} holds lists of numbers; {_ENCODE}"
             column = next((name for name in IMAGE_NAMES if is_text(schema, name)), "")
             if not column or not file.metadata.num_rows:
                 return ""

@@ -181,9 +181,12 @@ def _holds_bytes(kind: pa.DataType) -> bool:
     return _is(kind, "binary", "large_binary", "binary_view")
 
 
+def _is_list(kind: pa.DataType) -> bool:
+    return _is(kind, "list", "large_list", "fixed_size_list", "list_view", "large_list_view")
+
+
 def _holds_lists(kind: pa.DataType) -> bool:
-    is_list = _is(kind, "list", "large_list", "fixed_size_list", "list_view", "large_list_view")
-    return is_list and (_holds_bytes(kind.value_type) or _holds_lists(kind.value_type))
+    return _is_list(kind) and (_holds_bytes(kind.value_type) or _holds_lists(kind.value_type))
 
 
 def is_text(schema: pa.Schema, name: str) -> bool:
@@ -191,3 +194,13 @@ def is_text(schema: pa.Schema, name: str) -> bool:
     index = schema.get_field_index(name)
     kinds = ("string", "large_string", "string_view")
     return index >= 0 and _is(_value_type(schema.field(index).type), *kinds)
+
+
+def is_numbers(schema: pa.Schema, name: str) -> bool:
+    """Return whether a table has a column of this name that holds lists of numbers, nested or
+    not."""
+    index = schema.get_field_index(name)
+    kind = inner = schema.field(index).type if index >= 0 else pa.null()
+    while _is_list(inner):
+        inner = inner.value_type
+    return inner is not kind and _is(inner, "integer", "floating")

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from building import run_build
 from changed import rewrite
+from transformers.utils import logging
 
 import glit
 from glit.corrections.journal import Journal, State
@@ -380,6 +381,17 @@ def test_two_files_and_an_unfinished_line_are_told(small, tmp_path, run_glit):
     plain = run_glit("pairs", "apply", small.path, *words[:-1], tmp_path / "other", "--quiet")
     assert "left as right: " in plain.output and "by probability" in plain.output
     assert data(tmp_path / "new") == data(tmp_path / "other")
+
+
+def test_quiet_prints_nothing_but_the_result(small, tmp_path, run_glit):
+    file = corrected(small, tmp_path / "c.jsonl", {2: State(texts={0: "A red dog sleeps."})})
+    words = ["--corrections", file, "-o", tmp_path / "new", "-q"]
+    done = run_glit("pairs", "apply", small.path, *words)
+    assert (done.code, done.errors) == (0, "")
+    first, *others = done.output.splitlines()
+    assert first == f"1 samples (1 edited), 0 dropped: {tmp_path / 'new'}"
+    assert [line.partition(":")[0] for line in others] == ["no recommended pair is judged yet"]
+    assert logging.is_progress_bar_enabled()
 
 
 def data(folder: Path) -> dict[str, bytes]:

@@ -8,6 +8,7 @@ import shutil
 import pytest
 import torch
 from building import run_build
+from changed import rewrite
 from PIL import Image, ImageFilter
 
 import glit
@@ -81,6 +82,38 @@ def test_without_measures_the_largest_stays(copied, tmp_path):
     found = glit.select(tmp_path / "plain", tmp_path / "new", distinct=0.97, model="mini-matcher")
     pairs = {row["source_path"]: row["kept_path"] for row in found.duplicates().to_pylist()}
     assert pairs["a-smaller.png"] == "000000.png"
+
+
+def test_a_labelled_one_stays_then_the_largest_then_the_sharpest(scenes, tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    first, second = (Image.open(scenes / "images" / f"{number:06d}.png") for number in range(2))
+    blur = ImageFilter.GaussianBlur(0.5)
+    first.save(images / "sharp.png")
+    first.resize((first.width - 8, first.height - 8)).filter(blur).save(images / "labelled.png")
+    second.resize((second.width + 8, second.height + 8)).filter(blur).save(images / "large.png")
+    second.save(images / "small.png")
+    lines = [{"path": path.name, "caption": "A scene."} for path in sorted(images.iterdir())]
+    (tmp_path / "captions.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    run_build(
+        images, tmp_path / "dataset", captions=tmp_path / "captions.jsonl", recipe="captions-only",
+        overrides=["quality.enabled=true", "pack.min_files=1"],
+    )  # fmt: skip
+
+    def with_a_box(rows):
+        by_name = {row["source_path"]: row for row in rows}
+        sharpness = {name: row["quality"]["sharpness"] for name, row in by_name.items()}
+        assert sharpness["sharp.png"] > sharpness["labelled.png"]
+        assert sharpness["small.png"] > sharpness["large.png"]
+        box = {"x0": 8.0, "y0": 8.0, "x1": 40.0, "y1": 40.0}
+        region = {**box, "score": 1.0, "label": "", "source": "file"}
+        scores = {"similarity": [0.5], "image_similarity": [0.4]}
+        by_name["labelled.png"] |= {"regions": [region], **scores}
+
+    rewrite(tmp_path / "dataset", with_a_box)
+    found = glit.select(tmp_path / "dataset", tmp_path / "new", distinct=0.9, model="mini-matcher")
+    pairs = {row["source_path"]: row["kept_path"] for row in found.duplicates().to_pylist()}
+    assert pairs == {"sharp.png": "labelled.png", "small.png": "large.png"}
 
 
 def test_parts_keep_the_balance_and_no_repeats(dataset, tmp_path, run_glit):

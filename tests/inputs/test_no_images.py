@@ -52,6 +52,11 @@ WRITERS = {
         lambda folder, png: parquet(folder, "image", "https://pictures.test/1.jpg"),
         "download the images",
     ),
+    "numbers": (
+        lambda folder, png: parquet(folder, "image", [[[90, 120, 60]] * 40] * 30),
+        "a.parquet: the column 'image' holds lists of numbers; encode them as PNG or JPEG",
+    ),
+    "numbers of a caption": (lambda folder, png: parquet(folder, "vector", [0.5]), "want JPEG"),
     "saved": (lambda folder, png: saved(folder, png, "one"), "save_to_disk.*to_parquet"),
     "saved splits": (lambda folder, png: saved(folder, png, "splits"), "train/.*save_to_disk"),
     "lance": (

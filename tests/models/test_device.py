@@ -13,6 +13,7 @@ from glit.errors import UserError
 from glit.models.device import (
     best_device,
     has_bfloat16,
+    lacks_bfloat16,
     pick_device,
     torch_dtype,
     warn_if_slow,
@@ -102,6 +103,30 @@ def only(monkeypatch):
 
     with cpu_only.as_it_is():
         yield set_device
+
+
+@pytest.mark.parametrize(
+    ("here", "native", "asked", "wanted"),
+    [
+        ("cuda", False, "cuda", True),
+        ("cuda", True, "cuda", False),
+        ("cuda", False, "cpu", False),
+        ("cpu", False, "cuda", False),
+        ("cpu", False, "cpu", False),
+        ("mps", False, "mps", False),
+    ],
+)
+def test_a_gpu_that_is_here_and_only_emulates_bfloat16_lacks_it(
+    only, processor, monkeypatch, here, native, asked, wanted
+):
+    only(here)
+    processor(avx512_bf16=False)
+    monkeypatch.setattr(
+        torch.cuda,
+        "is_bf16_supported",
+        lambda including_emulation=True: including_emulation or native,
+    )
+    assert lacks_bfloat16(asked) is wanted
 
 
 @pytest.mark.parametrize("name", ["cuda", "mps", "cpu"])

@@ -3,6 +3,7 @@ their own readers and writers, have them."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from pathlib import Path
@@ -14,6 +15,7 @@ from box_imports import taken, write
 from building import json_lines, png, run_build
 from PIL import Image
 from pycocotools import mask as coco_masks
+from rich.console import Console
 from typer.testing import CliRunner
 
 from glit.cli.main import app
@@ -22,6 +24,7 @@ from glit.dataset.reader import Dataset
 from glit.dataset.row import masks_of
 from glit.errors import InputError
 from glit.importers import import_captions
+from glit.runtime.progress import StageProgress
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # pycocotools
 SQUARE = [20.0, 10.0, 40.0, 10.0, 40.0, 30.0, 20.0, 30.0]
@@ -69,6 +72,30 @@ def test_yolo_beside_pictures_with_segments_scores_and_damage(tmp_path, pictures
         f"line {n}" for n in (4, 5, 6, 7, 8, 9)
     ]
     assert found.refused[0] == "one.txt, one.png: line 4: class 2, want a number from 0 to 1"
+
+
+def test_images_read_are_told_now_and_then_and_a_thousand_missing_ones_named(
+    tmp_path, pictures, monkeypatch
+):
+    names = ["one.png", *(f"gone-{number}.png" for number in range(1005))]
+    values = {
+        "images": [{"id": number, "file_name": name} for number, name in enumerate(names)],
+        "categories": [{"id": 3, "name": "cup"}],
+        "annotations": [
+            {"id": number, "image_id": number, "category_id": 3, "bbox": [1, 2, 10, 12]}
+            for number in range(len(names))
+        ],
+    }
+    source = write(tmp_path / "instances.json", json.dumps(values))
+    monkeypatch.setattr("glit.importers._TOLD_EVERY", 400)
+    told = []
+    progress = StageProgress(Console(file=io.StringIO()), listeners=[told.append])
+    found = import_captions(
+        "coco-instances", source, tmp_path / "out.jsonl", images=pictures, progress=progress
+    )
+    assert [event["text"] for event in told] == ["400 images read", "800 images read"]
+    assert (found.boxed, found.num_missing) == (1, 1005)
+    assert found.missing == tuple(str(pictures / name) for name in names[1:1001])
 
 
 def test_yolo_of_poses_and_parts(tmp_path, pictures):

@@ -1,12 +1,17 @@
+import hashlib
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from building import data_bytes, run_build
+from building import data_bytes, png, run_build
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glit.data.records import Caption, Sample
+from glit.data.rle import decode_rle, mask_text, read_rle
 from glit.dataset.verify import verify
-from glit.stages.pack import PackConfig, cut_files
+from glit.stages.pack import PackConfig, cut_files, dataset_row
+from glit.storage.store import Store
 
 
 def rows(files):
@@ -68,3 +73,24 @@ def test_max_side_moves_boxes_with_the_pixels(scenes, built, tmp_path):
             [b[k] / 2 for k in ("x0", "y0", "x1", "y1")]
         )
     assert list(verify(str(tmp_path / "out"))) == []
+
+
+def test_max_side_shrinks_kept_masks_with_the_pixels(tmp_path):
+    data = png(size=(200, 100))
+    (tmp_path / "a.png").write_bytes(data)
+    mask = np.zeros((100, 200), bool)
+    mask[20:60, 40:120] = True
+    sample = Sample(
+        sample_id=hashlib.sha256(data).hexdigest(), source_path="a.png", width=200, height=100,
+        num_bytes=len(data), pairs=(), sentences=(),
+        caption=Caption(text="", kind="provided", model="", revision="", prompt_sha256=""),
+        extra={"masks": [{"region": 3, "counts": mask_text(mask, height=100, width=200)}]},
+    )  # fmt: skip
+    row = dataset_row(sample, Store(tmp_path), PackConfig(max_side=50))
+    assert (row["width"], row["height"]) == (50, 25)
+    [small] = row["masks"]
+    assert small["region"] == 3
+    size = {"height": 25, "width": 50}
+    wanted = np.zeros((25, 50), bool)
+    wanted[5:15, 10:30] = True
+    assert np.array_equal(decode_rle(read_rle(small["counts"], **size), **size), wanted)

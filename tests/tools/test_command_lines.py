@@ -60,6 +60,7 @@ def test_an_option_that_nobody_gave_a_value_is_an_error(monkeypatch):
     ("code", "errors", "well"),
     [
         (2, "glit: x needs ray; install it with: pip install 'glit-datasets[ray]'\n", True),
+        (2, "glit: x needs torch; install it with: pip install 'glit[models]'\n", False),
         (2, "glit: no such folder\n", False),
         (-1, "Traceback\nModuleNotFoundError: No module named 'torch'\n", False),
         (1, "glit: x needs ray; install it with: pip install 'glit-datasets[ray]'\n", False),

@@ -348,6 +348,47 @@ def test_a_limit_counts_images_and_not_boxes() -> None:
         assert [number for _, number in found] == wanted
 
 
+def test_a_limit_reads_all_of_the_first_image_and_nothing_of_the_others(tmp_path) -> None:
+    noise(tmp_path / "1.jpg")
+    noise(tmp_path / "2.jpg", 1)
+    places = [(1, [0, 0, 10, 10]), (2, [20, 5, 10, 15]), (1, [5, 5, 20, 20])]
+    instances = {
+        "images": [{"id": i, "file_name": f"{i}.jpg"} for i in (1, 2)],
+        "categories": [{"id": 3, "name": "cup"}],
+        "annotations": [
+            {"id": number, "image_id": image, "category_id": 3, "bbox": box}
+            for number, (image, box) in enumerate(places)
+        ],
+    }
+    file = as_json(tmp_path / "instances.json", instances)
+    first = [(tmp_path / "1.jpg", box) for box in ((0, 0, 10, 10), (5, 5, 25, 25))]
+    assert class_boxes(file, images=None, limit=1).parts == first
+    assert len(class_boxes(file, images=None, limit=2).parts) == 3
+
+    refs = [
+        {"ref_id": number, "ann_id": number, "image_id": image, "split": "val",
+         "sentences": [{"sent": f"{number}a"}, {"sent": f"{number}b"}]}
+        for number, (image, _) in enumerate(places)
+    ]  # fmt: skip
+    (tmp_path / "refs(unc).p").write_bytes(pickle.dumps(refs, protocol=0))
+    asked = expressions(tmp_path, images=None, split=None, limit=1)
+    assert [each.texts[0] for each in asked] == ["0a", "0b", "2a", "2b"]
+    assert all([*each.parts] == first for each in asked)
+
+    entries = {
+        str(number): {
+            "filename": f"{image}.jpg", "caption": f"A {number}.", "negative_caption": "No.",
+        }
+        for number, (image, _) in enumerate(places)
+    }  # fmt: skip
+    for name in ("one.json", "two.json"):
+        as_json(tmp_path / "sets" / name, entries)
+    told = read_questions("sugarcrepe", tmp_path / "sets", images=tmp_path, limit=1)
+    assert [(each.kind, each.texts[0]) for each in told] == [
+        ("one", "A 0."), ("one", "A 2."), ("two", "A 0."), ("two", "A 2."),
+    ]  # fmt: skip
+
+
 def test_an_image_that_is_being_decoded_is_waited_for(tmp_path, monkeypatch) -> None:
     """Or else eight threads would all decode it."""
     noise(tmp_path / "a.png")
