@@ -232,6 +232,12 @@ class _Claims:
             f"{old.where}: {where} names the same picture" * lost,
         )
 
+    def take_of(self, image: RegionImage, at: str) -> tuple[str, str]:
+        """Claim the picture of an image, whose place is named in why it may not have it."""
+        several = bool(image.caption)
+        reason, other = self.take(image.path, image.published, image.where, several=several)
+        return f"{at}: {reason}" if reason else "", other
+
     def written(self, path: Path, texts: range, boxes: range) -> None:
         """Remember the lines that were written for a picture."""
         self._by[path].lines.append((texts, boxes))
@@ -355,7 +361,7 @@ def _write_regions(
 ) -> Imported:
     """Write images as they are read: FineHARD has twelve million."""
     captions = form.captions
-    counts, corners, units = Counter[str](), CornerCount(), UnitCount()
+    counts, units = Counter[str](), _Units(form)
     phrases, folder = False, None
     missing, refused, whole, claims = _Listed(), _Listed(), _Listed(), _Claims()
     with contextlib.ExitStack() as files:
@@ -373,13 +379,8 @@ def _write_regions(
             if not fault and not _is_there(image):
                 missing.add(str(image.path))
                 continue
-            # FineHARD's twelve million, each with a path of its own, are not remembered
-            is_claim = bool(image.published or not image.caption)
-            if not fault and is_claim:
-                reason, other = claims.take(
-                    image.path, image.published, image.where, several=bool(image.caption)
-                )
-                fault = f"{at}: {reason}" if reason else ""
+            if not fault and _is_claim(image):
+                fault, other = claims.take_of(image, at)
                 refused.add(*filter(None, [other]))
                 counts["given up"] += bool(other)
             if fault:
@@ -397,19 +398,11 @@ def _write_regions(
             folder = own if folder is None else os.path.commonpath([folder, own]) or "."
             phrases |= any("phrases" in row for row in image.rows.values())
             _write_boxes(image, frame, output, boxes, counts)
-            if is_claim:
+            if _is_claim(image):
                 texts_of = range(before[0], counts["captions"])
                 claims.written(image.path, texts_of, range(before[1], counts["regions"]))
-            given = [numbers[:4] for numbers in image.rows]
-            if image.shares:
-                units.add_shares(given)
-            elif frame is not None:
-                corners.add(given if form.corners == "xywh" else (), frame.stated)
-                units.add(given, frame.stated, xywh=form.corners == "xywh")
-        if corners.fault or units.fault:
-            hint = "; if they are two corners, use --format hf-xyxy" * form.assumed
-            hint = hint if corners.fault else ""
-            raise ValueError(f"{corners.fault or units.fault}{hint}")
+            units.add(image, frame)
+        units.check()
         if counts["written"] <= counts["given up"]:
             why = whole if whole.total else refused
             raise InputError(_nothing(annotations, missing, why, boxes=captions is not True))
@@ -426,6 +419,46 @@ def _write_regions(
         phrases=phrases,
         folder=folder or "", elsewhere=pictures.elsewhere,
     )  # fmt: skip
+
+
+class _Units:
+    """The units of all boxes of a file: pixels or shares, a corner and a size or two corners.
+
+    Args:
+        form: of the file.
+    """
+
+    def __init__(self, form: RegionFormat) -> None:
+        self._form = form
+        self._corners, self._units = CornerCount(), UnitCount()
+
+    def add(self, image: RegionImage, frame: Frame | None) -> None:
+        """Add the boxes of an image, as the file has them."""
+        given = [numbers[:4] for numbers in image.rows]
+        is_xywh = self._form.corners == "xywh"
+        if image.shares:
+            self._units.add_shares(given)
+        elif frame is not None:
+            self._corners.add(given if is_xywh else (), frame.stated)
+            self._units.add(given, frame.stated, xywh=is_xywh)
+
+    def check(self) -> None:
+        """Refuse a file whose boxes are not what its format has.
+
+        Raises:
+            ValueError: they are not.
+        """
+        if fault := self._corners.fault:
+            hint = "; if they are two corners, use --format hf-xyxy" * self._form.assumed
+            raise ValueError(f"{fault}{hint}")
+        if fault := self._units.fault:
+            raise ValueError(fault)
+
+
+def _is_claim(image: RegionImage) -> bool:
+    """Return whether an entry claims its picture: FineHARD's twelve million, each with a caption
+    and a path of its own, are not remembered."""
+    return bool(image.published or not image.caption)
 
 
 def _framed(image: RegionImage, pictures: _Pictures, at: str) -> tuple[Frame | None, str]:
