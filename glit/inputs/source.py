@@ -10,7 +10,7 @@ import os
 import posixpath
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -188,12 +188,12 @@ def entries(
             yield from (each for each in members if not _passed_over(each, "", hidden))
 
 
-def hidden_note(hidden: Counter[str]) -> str:
+def hidden_note(hidden: Mapping[str, int]) -> str:
     """Say how many images in which hidden and system folders are passed over."""
     some = ", ".join(f"{name} {number}" for name, number in sorted(hidden.items())[:_MOST_NAMED])
     more = ", …" if len(hidden) > _MOST_NAMED else ""
     return (
-        f"{hidden.total()} images in hidden or system folders are passed over ({some}{more}); a "
+        f"{sum(hidden.values())} images in hidden or system folders are passed over ({some}{more}); a "
         "list of files takes what it names"
     )
 
