@@ -193,8 +193,8 @@ def hidden_note(hidden: Mapping[str, int]) -> str:
     some = ", ".join(f"{name} {number}" for name, number in sorted(hidden.items())[:_MOST_NAMED])
     more = ", …" if len(hidden) > _MOST_NAMED else ""
     return (
-        f"{sum(hidden.values())} images in hidden or system folders are passed over ({some}{more}); a "
-        "list of files takes what it names"
+        f"{sum(hidden.values())} images in hidden or system folders are passed over "
+        f"({some}{more}); a list of files takes what it names"
     )
 
 
