@@ -175,6 +175,8 @@ class _Claim:
     parts: int
     """Names at the end of the picture's path that the entry's path has too."""
     has_rows: bool
+    contested: bool = False
+    """True if an entry of another name has as many parts: the picture has neither's lines."""
     lines: list[tuple[range, range]] = field(default_factory=list)
     """Its lines in the file of captions, and in that of boxes."""
 
@@ -189,6 +191,8 @@ class _Claims:
         self.texts: list[range] = []
         self.boxes: list[range] = []
         """Lines of captions and of boxes that are of no picture after all."""
+        self.given_up = 0
+        """Entries that these lines were of."""
 
     def take(
         self,
@@ -215,11 +219,13 @@ class _Claims:
         if old is None or (parts >= old.parts and has_rows and not old.has_rows):
             self._by[path] = new
             return "", ""
-        if (several and old.published == published) or (not has_rows and parts <= old.parts):
+        is_same = several and old.published == published and not old.contested
+        if is_same or (not has_rows and parts <= old.parts):
             return "", ""
         if old.parts > parts:
             return f"the picture has lines of {old.where}, whose path names its folder", ""
         lost = bool(old.lines)
+        self.given_up += len(old.lines)
         self.texts += [texts for texts, _ in old.lines]
         self.boxes += [boxes for _, boxes in old.lines]
         old.lines = []
@@ -227,6 +233,7 @@ class _Claims:
             self._by[path] = new
             named = f"{old.where}: the picture is that of {where}, whose path names its folder"
             return "", named * lost
+        old.contested = True
         return (
             f"{old.where} names the same picture",
             f"{old.where}: {where} names the same picture" * lost,
@@ -299,7 +306,7 @@ def _write_captions(
     several = any(len(image.captions) > 1 or image.further for image in found)
     has_long = any(image.growing or image.further for image in found)
     kinds: dict[str, None] = {}
-    lines = lost = 0
+    lines = 0
     with _new_file(output) as file:
         for number, image in enumerate(found, start=1):
             path, fault = pictures.find(image.path) if image.captions else (image.path, "")
@@ -315,7 +322,6 @@ def _write_captions(
                 published = image.published or str(image.path)
                 at = f"entry {number}, {published}"
                 reason, other = claims.take(path, published, at, several=True)
-                lost += bool(other)
                 refused.add(*filter(None, [reason and f"{at}: {reason}", other]))
                 if not reason:
                     start = lines
@@ -327,11 +333,11 @@ def _write_captions(
                     claims.written(path, range(start, lines), range(0))
                     written += 1
             told.advance(1)
-        if written <= lost:
+        if written <= claims.given_up:
             raise InputError(_nothing(annotations, missing, refused))
     _without_lines(output, claims.texts)
     return Imported(
-        captions=written - lost, without=without, missing=tuple(missing.first),
+        captions=written - claims.given_up, without=without, missing=tuple(missing.first),
         num_missing=missing.total, kinds=tuple(kinds) if several else (),
         refused=tuple(refused.first), num_refused=refused.total, elsewhere=pictures.elsewhere,
     )  # fmt: skip
@@ -373,7 +379,7 @@ def _write_regions(
             refused.add(*(f"{at}: {cut(each)}" for each in image.left_out))
             if not image.fault and (not image.rows or (captions and not image.caption)):
                 counts["without"] += 1
-                refused.add(*_claim_of_nothing(image, pictures, claims, counts))
+                refused.add(*_claim_of_nothing(image, pictures, claims))
                 continue
             frame, fault = _framed(image, pictures, at)
             if not fault and not _is_there(image):
@@ -382,7 +388,6 @@ def _write_regions(
             if not fault and _is_claim(image):
                 fault, other = claims.take_of(image, at)
                 refused.add(*filter(None, [other]))
-                counts["given up"] += bool(other)
             if fault:
                 whole.add(fault)
                 refused.add(fault)
@@ -403,14 +408,14 @@ def _write_regions(
                 claims.written(image.path, texts_of, range(before[1], counts["regions"]))
             units.add(image, frame)
         units.check()
-        if counts["written"] <= counts["given up"]:
+        if counts["written"] <= claims.given_up:
             why = whole if whole.total else refused
             raise InputError(_nothing(annotations, missing, why, boxes=captions is not True))
     _without_lines(regions_file(output), claims.boxes)
     _without_lines(output, claims.texts)
     return Imported(
         captions=counts["captions"] - sum(map(len, claims.texts)),
-        boxed=counts["written"] - counts["given up"],
+        boxed=counts["written"] - claims.given_up,
         masks=counts["masks"], without=counts["without"], missing=tuple(missing.first),
         num_missing=missing.total, num_refused=refused.total,
         regions=counts["regions"] - sum(map(len, claims.boxes)),
@@ -472,9 +477,7 @@ def _framed(image: RegionImage, pictures: _Pictures, at: str) -> tuple[Frame | N
     return frame, f"{at}: {cut(reason)}" if reason else ""
 
 
-def _claim_of_nothing(
-    image: RegionImage, pictures: _Pictures, claims: _Claims, counts: Counter[str]
-) -> Iterator[str]:
+def _claim_of_nothing(image: RegionImage, pictures: _Pictures, claims: _Claims) -> Iterator[str]:
     """Claim a picture for an entry that has nothing to be written: another entry may not have it
     whose path names another folder. Yields whose lines go."""
     if not image.published:
@@ -482,7 +485,6 @@ def _claim_of_nothing(
     path, fault = pictures.find(image.path, counted=False)
     if not fault and path.is_file():
         _, other = claims.take(path, image.published, image.where, several=True, has_rows=False)
-        counts["given up"] += bool(other)
         yield from filter(None, [other])
 
 

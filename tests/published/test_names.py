@@ -147,7 +147,7 @@ def test_captions_of_two_folders_go_to_the_picture_of_the_named_one(tmp_path, fo
             "original_filename": f"{name}.png", "original_caption": f"It is {name}.",
             "segment": [{**segment, "caption": f"It is {name}."}],
         }
-        for name in ("dir_1/x", f"{named}/x", "dir_2/y")
+        for name in ("dir_1/x", "dir_1/x", f"{named}/x", "dir_1/x", "dir_2/y")
     ]  # fmt: skip
     (tmp_path / "a.json").write_text(json.dumps(entries))
     made = import_captions(form, tmp_path / "a.json", tmp_path / "o.jsonl", images=images)
