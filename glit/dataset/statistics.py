@@ -27,7 +27,7 @@ from glit.dataset.rights_figures import FIELDS as RIGHTS_FIELDS
 from glit.dataset.rights_figures import count_rights, has_rights, merged
 from glit.dataset.row_checks import file_faults, nulls
 from glit.errors import DatasetError, InputError, first_line
-from glit.models.tokenizer import SpanTokenizer, clip_tokenizer
+from glit.models.tokenizer import CLIP_TOKENIZER, SpanTokenizer, clip_tokenizer
 from glit.models.weights import is_mini
 from glit.runtime.prefetch import map_ahead
 from glit.storage.store import Store
@@ -272,6 +272,8 @@ def counting_tokenizer(manifest: Manifest) -> tuple[str, SpanTokenizer | None]:
     dataset's own: those of mini models count far more tokens than CLIP's, which papers count."""
     if is_mini(manifest.tokenizer.name):
         return "CLIP", clip_tokenizer()
+    if manifest.tokenizer.name == CLIP_TOKENIZER:
+        return "CLIP", None
     return manifest.tokenizer.name, None
 
 

@@ -16,6 +16,8 @@ from glit.models.pretrained import as_weights_error
 from glit.recipes.extras import require
 from glit.recipes.resources import is_mini_folder
 
+CLIP_TOKENIZER = "clip-tokenizer"
+"""The name, in ``manifests/weights.toml``, of CLIP's vocabulary."""
 _CLIP_VOCABULARY = Path(__file__).with_name("clip_vocabulary") / "tokenizer.json.gz"
 _LEGACY_END = 2
 _FEW = 64

@@ -17,7 +17,7 @@ from glit.data.records import Drop, Sample, Sentence, Token
 from glit.data.schema import SENTENCE
 from glit.errors import WeightsError
 from glit.models.files import has_tokenizer, model_type
-from glit.models.tokenizer import SpanTokenizer, open_span_tokenizer
+from glit.models.tokenizer import CLIP_TOKENIZER, SpanTokenizer, open_span_tokenizer
 from glit.models.weights import is_mini
 from glit.recipes.config import RecipeTable, is_enabled, require_value
 from glit.stages.base import Outcome, Stage
@@ -26,8 +26,6 @@ from glit.stages.plan import Plan, Recipe
 from glit.text.sentences import make_splitter
 from glit.text.spans import token_spans
 
-CLIP_TOKENIZER = "clip-tokenizer"
-"""The name, in ``manifests/weights.toml``, of CLIP's vocabulary."""
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 

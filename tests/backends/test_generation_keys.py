@@ -12,7 +12,6 @@ from glit.backends.captioners import CAPTIONERS, LANGUAGE_MODELS
 from glit.backends.captioners.generation_keys import sampling_keys
 from glit.errors import RecipeError, WeightsError
 from glit.models.weights import Resolved
-from glit.recipes.config import identity
 from glit.recipes.resources import mini_model
 from glit.stages.caption import CaptionConfig
 
@@ -56,12 +55,6 @@ def test_the_recipe_goes_before_the_model(copy):
     model = copy(repetition_penalty=4.0, top_p=0.8)
     config = CaptionConfig(repetition_penalty=1.0, top_k=0)
     assert sampling_keys(config, model) == {"repetition_penalty": 1.0, "top_p": 0.8, "top_k": 0}
-
-
-def test_keys_at_their_defaults_are_in_no_fingerprint():
-    plain = identity(CaptionConfig())
-    assert not {"repetition_penalty", "top_p", "top_k", "min_p", "request"} & plain.keys()
-    assert identity(CaptionConfig(top_p=0.9))["top_p"] == 0.9
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,9 @@ def test_it_is_queried_exported_and_learned_from(sample, tmp_path, run_glit):
     assert json.loads(done.output) == [{"n": number}]
     assert run_glit("export", sample / "dataset", "--to", "coco", "-o", tmp_path / "c").code == 0
     words = ("--set", "train.batch_size=4", "--set", "train.max_steps=1")
+    refused = run_glit("train", sample / "dataset", "-o", tmp_path / "run", *words)
+    assert refused.code == 2 and "its tokenizer" in refused.errors  # the mini model's, for spans
+    words = (*words, "--objective", "clip")
     assert run_glit("train", sample / "dataset", "-o", tmp_path / "run", *words).code == 0
 
 

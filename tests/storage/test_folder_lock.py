@@ -155,7 +155,6 @@ def test_commands_that_make_a_folder(words, tiny_clip, built, tmp_path, run_glit
         ["scenes", "-n", "2"],
         ["bench", "lism-flism", "--weights", "mini"],
         ["bench", "objectives", "--train", "{dataset}", "--test", "{dataset}"],
-        ["bench", "gpu", "--tiny"],
         ["build", "{dataset}", "-r", "mini"],
     ],
 )
@@ -178,4 +177,4 @@ def test_every_command_of_the_benchmark_holds_its_folder() -> None:
         for name, command in group.commands.items()
         if any(option.name == "output" for option in command.params)
     }
-    assert writing == {"lism-flism", "objectives", "gpu"}
+    assert writing == {"lism-flism", "objectives"}
