@@ -136,11 +136,9 @@ def _check(datasets: Sequence[Dataset], sources: Sequence[SourceDataset], furthe
                 f"{dataset.path}: stores only paths of its images, and a dataset has one folder of "
                 "images; build it with pack.image_store = 'bytes'"
             )
-        if dataset.manifest.tokenizer != first.manifest.tokenizer:
-            theirs, ours = (
-                f"{each.manifest.tokenizer.name} in a window of {each.manifest.tokenizer.context}"
-                for each in (dataset, first)
-            )
+        both = [each.manifest.tokenizer for each in (dataset, first)]
+        if len({(each.sha256, each.context) for each in both}) > 1:
+            theirs, ours = (f"{each.name} in a window of {each.context}" for each in both)
             raise InputError(
                 f"{dataset.path}: its token spans are of another tokenizer ({theirs}) than those "
                 f"of {first.path} ({ours}); build one of them again"

@@ -206,7 +206,8 @@ def test_regions_of_a_file_are_refused(scenes, tmp_path):
 @pytest.mark.slow
 def test_merged_with_others_each_row_keeps_what_it_has(scenes, alone, tmp_path):
     words = {"captions": scenes / "captions.jsonl", "limit": 4}
-    run_build(scenes / "images", tmp_path / "with", recipe="mini", **words)
+    tokens = ["split.tokenizer=clip-tokenizer"]
+    run_build(scenes / "images", tmp_path / "with", recipe="mini", overrides=tokens, **words)
     run_build(scenes / "images", tmp_path / "first", recipe="captions-only", **words)
     for at, parts in enumerate((("with", alone), (alone, "with"), ("first", alone))):
         opened = [Dataset(tmp_path / part) for part in parts]
