@@ -13,8 +13,9 @@ Kind = Literal["corners", "points", "track"]
 LONG = 6
 """Numbers after the class from which a line may be of any kind; a box has 4, with a score 5."""
 _FEWEST_WITH_TRACK = 5
+_TURNED_WITH_BOTH = 10
+"""Numbers of four corners, a score and a track."""
 _MOST_VISIBILITY = 2
-_FEW_LINES = 3
 _MOST_SHARE = 1.01
 _SLACK = 0.02
 """Shares of the picture by which key points leave their box, and by which corners are rounded."""
@@ -60,7 +61,9 @@ class LineKinds:
     def without_track(self, values: Sequence[float]) -> Sequence[float]:
         """A line without the number of a track, which ends the lines of a set that has any."""
         is_long = len(values) >= _FEWEST_WITH_TRACK and self._stated != "points"
-        return values[:-1] if self._tracked and is_long and _is_number(values[-1]) else values
+        is_turned = len(values) == _TURNED_WITH_BOTH and _is_parallelogram(values[:-1])
+        ends = (self._tracked and is_long) or is_turned
+        return values[:-1] if ends and _is_number(values[-1]) else values
 
     def of(self, values: Sequence[float]) -> Kind:
         """The kind of a line without the number of a track.
@@ -78,9 +81,10 @@ class LineKinds:
             )
         if _is_parallelogram(values):
             return "corners"
-        if len(kinds) == 1 and not self._may_end_with_track:
+        ends_with_track = self._may_end_with_track and len(values) % 2 == 0
+        if len(kinds) == 1 and not ends_with_track:
             return kinds.pop()
-        if self._are_corners and "corners" in kinds:
+        if self._are_corners and "corners" in kinds and not ends_with_track:
             return "corners"
         told: set[Kind] = kinds & self._others
         if len(told) == 1:
@@ -96,14 +100,12 @@ class LineKinds:
 
     @property
     def _may_end_with_track(self) -> bool:
-        """True if all of several lines end with the same whole number, as those of one track."""
-        few = self._lines < _FEW_LINES
-        return not (self._tracked or few) and self._ends in ({0.0}, {1.0})
+        """True if all lines end with the same whole number, as those of one track: with a score
+        before it, the two would be a corner."""
+        return not self._tracked and self._ends in ({0.0}, {1.0})
 
     @property
     def _are_corners(self) -> bool:
-        if self._may_end_with_track:
-            return False
         if (
             len(self._lengths) == 1 and self._lines > 1
         ):  # segments have as many corners as they like

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from box_imports import taken, write
 from building import png
 
@@ -131,3 +133,36 @@ def test_a_yaml_that_names_another_folder(tmp_path, pictures):
     write(tmp_path / "set" / "labels" / "one.txt", "0 .5 .5 .2 .2\n")
     _, rows = taken("yolo", tmp_path / "cfg" / "a.yaml")
     assert rows == {"one.png": [BOX]}
+
+
+@pytest.mark.parametrize("ids", [(1, 2, 7), (1, 1, 1), (1,)])
+@pytest.mark.parametrize("with_score", [False, True])
+@pytest.mark.parametrize("kind", ["boxes", "obb", "masks"])
+def test_what_ultralytics_writes_of_tracks_is_right_or_refused(tmp_path, kind, with_score, ids):
+    """Its own writer is the judge: no box is ever another one."""
+    results = pytest.importorskip("ultralytics.engine.results", reason="wants the extra yolo")
+    lines = []
+    for number, track in enumerate(ids):
+        box = torch.tensor([[20.0, 10, 120, 60, track, 0.87, 0]])
+        mask = torch.zeros(1, 100, 200)
+        mask[0, 10:61, 20:121] = 1
+        mask[0, 10:20, 20:40] = 0  # an L, which is no turned box
+        turned = torch.tensor([[70.0, 35, 100, 50, 0, track, 0.87, 0]])
+        parts = {
+            "boxes": {"boxes": box},
+            "obb": {"obb": turned},
+            "masks": {"boxes": box, "masks": mask},
+        }
+        picture = np.zeros((100, 200, 3), np.uint8)
+        made = results.Results(picture, path="x.png", names={0: "cat", 1: "dog"}, **parts[kind])
+        file = tmp_path / f"of-{number}"
+        made.save_txt(str(file), save_conf=with_score)
+        lines.append(file.read_text().strip())
+    try:
+        _, rows = yolo_of(tmp_path, *lines)
+    except InputError as error:
+        assert "task: track" in str(error) and with_score and set(ids) == {1}
+        return
+    assert len(rows) == len(ids)
+    for row in rows:
+        assert row["box_xyxyn"] == pytest.approx([0.1, 0.1, 0.6, 0.6], abs=0.011)
