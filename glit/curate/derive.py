@@ -168,8 +168,8 @@ def _each_file(
 
 
 def end_with_parent() -> None:
-    """End this process when the one that started it is gone, even if that was killed: else it
-    would wait for work for ever."""
+    """Exit when the parent process has ended, even if it was killed, instead of waiting for work
+    forever."""
 
     def wait() -> None:
         parent = multiprocessing.parent_process()
@@ -228,8 +228,8 @@ def _copy(dataset: Dataset, name: str, folder: Path) -> None:
 def write_pictures(
     folder: Path, dataset: Dataset, files: Mapping[str, FileEntry]
 ) -> dict[str, FileEntry]:
-    """Write the rows of ``pictures.parquet`` that samples of a new dataset have; return the
-    manifest's entry, none if the dataset has no such file.
+    """Copy the rows of ``pictures.parquet`` that belong to samples of a new dataset. Returns the
+    manifest's entry; empty if the source has no such file.
 
     Args:
         folder: of the new dataset, its data files all written.

@@ -124,7 +124,7 @@ def _as_packed(kind: pa.DataType) -> pa.DataType:
 
 
 def _groups(source: Rows) -> Iterator[tuple[Rows, int, np.ndarray]]:
-    """The row groups that hold some of the rows, and these rows' places in them."""
+    """Yield each row group that holds any of the wanted rows, with their positions in it."""
     places = source.dataset.places
     ends = np.cumsum([place.num_rows for place in places])
     cuts = np.searchsorted(source.numbers, ends)

@@ -26,7 +26,7 @@ class CocoImage:
 
     @property
     def file_name(self) -> str:
-        """``file_name``; of LVIS, folder and file at the end of ``coco_url``."""
+        """The path of the image file; LVIS states it only at the end of ``coco_url``."""
         if "file_name" in self.entry:
             return self.entry["file_name"]
         return "/".join(urlsplit(self.entry["coco_url"]).path.split("/")[-2:])

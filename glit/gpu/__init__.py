@@ -1,5 +1,5 @@
-"""What is particular to GPUs.
+"""Code that runs on a GPU alone.
 
-copies.py       copies that are not waited for
-convolutions.py float32 ones in float32, not in TF32
+copies.py       asynchronous copies from the GPU, into pinned memory
+convolutions.py convolutions of float32 in float32, not in TF32
 """

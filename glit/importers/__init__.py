@@ -478,8 +478,8 @@ def _framed(image: RegionImage, pictures: _Pictures, at: str) -> tuple[Frame | N
 
 
 def _claim_of_nothing(image: RegionImage, pictures: _Pictures, claims: _Claims) -> Iterator[str]:
-    """Claim a picture for an entry that has nothing to be written: another entry may not have it
-    whose path names another folder. Yields whose lines go."""
+    """Claim the picture of an entry without captions or boxes, so that an entry of another folder
+    does not get it. Yields why the lines of one that had it are removed."""
     if not image.published:
         return
     path, fault = pictures.find(image.path, counted=False)
