@@ -14,8 +14,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import takewhile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,13 +22,13 @@ from glit.data.captions import LONG
 from glit.data.frames import Frame, checked_size
 from glit.data.json_files import not_utf8
 from glit.errors import InputError, closest, cut
+from glit.importers.claims import Claims, is_claim
 from glit.importers.named_files import NamedFiles
 from glit.published import FORMATS, RegionFormat, imported
 from glit.published.corners import CornerCount, UnitCount
 from glit.published.files import AnnotatedImage, check_exists, check_regular, leads_out, on_disk
 from glit.published.region_image import RegionImage, cut_box, frame_of, moved_box
 from glit.runtime.progress import StageProgress, null_progress
-from glit.storage.members import spellings
 from glit.storage.store import Store
 
 _NOT_OF_FORMAT = (
@@ -166,102 +165,6 @@ class _Listed:
         self.total += len(texts)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Claim:
-    """An entry that names a picture."""
-
-    where: str
-    published: str
-    parts: int
-    """Names at the end of the picture's path that the entry's path has too."""
-    has_rows: bool
-    contested: bool = False
-    """True if an entry of another name has as many parts: the picture has neither's lines."""
-    lines: list[tuple[range, range]] = field(default_factory=list)
-    """Its lines in the file of captions, and in that of boxes."""
-
-
-class _Claims:
-    """The pictures that have captions or boxes, each of one entry: the one whose path names most of
-    the picture's folders. Where two names have as many, the picture has none; entries with one
-    name and captions are of one picture."""
-
-    def __init__(self) -> None:
-        self._by: dict[Path, _Claim] = {}
-        self.texts: list[range] = []
-        self.boxes: list[range] = []
-        """Lines of captions and of boxes that are of no picture after all."""
-        self.given_up = 0
-        """Entries that these lines were of."""
-
-    def take(
-        self,
-        path: Path,
-        published: str,
-        where: str,
-        *,
-        several: bool,
-        has_rows: bool = True,
-    ) -> tuple[str, str]:
-        """Claim a picture for an entry: why it may not have it, and whose lines go instead.
-
-        Args:
-            path: of the picture.
-            published: its name as the entry has it.
-            where: the place of the entry.
-            several: whether several entries may tell of one picture.
-            has_rows: whether the entry has captions or boxes.
-        """
-        published = spellings(published)[-1] if published else ""
-        parts = _common_tail(published, path)
-        new = _Claim(where=where, published=published, parts=parts, has_rows=has_rows)
-        old = self._by.get(path)
-        if old is None or (parts >= old.parts and has_rows and not old.has_rows):
-            self._by[path] = new
-            return "", ""
-        is_same = several and old.published == published and not old.contested
-        if is_same or (not has_rows and parts <= old.parts):
-            return "", ""
-        if old.parts > parts:
-            return f"the picture has lines of {old.where}, whose path names its folder", ""
-        lost = bool(old.lines)
-        self.given_up += len(old.lines)
-        self.texts += [texts for texts, _ in old.lines]
-        self.boxes += [boxes for _, boxes in old.lines]
-        old.lines = []
-        if old.parts < parts:
-            self._by[path] = new
-            named = f"{old.where}: the picture is that of {where}, whose path names its folder"
-            return "", named * lost
-        old.contested = True
-        return (
-            f"{old.where} names the same picture",
-            f"{old.where}: {where} names the same picture" * lost,
-        )
-
-    def take_of(self, image: RegionImage, at: str) -> tuple[str, str]:
-        """Claim the picture of an image, whose place is named in why it may not have it."""
-        several = bool(image.caption)
-        reason, other = self.take(image.path, image.published, image.where, several=several)
-        return f"{at}: {reason}" if reason else "", other
-
-    def written(self, path: Path, texts: range, boxes: range) -> None:
-        """Remember the lines that were written for a picture."""
-        self._by[path].lines.append((texts, boxes))
-
-
-def _common_tail(published: str, path: Path) -> int:
-    """The number of names at the end of two paths that are the same.
-
-    >>> _common_tail("dir_1/x.png", Path("/a/dir_2/x.png"))
-    1
-    """
-    if not published:
-        return len(path.parts)
-    both = zip(reversed(published.split("/")), reversed(path.resolve().parts), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
-
-
 class _Pictures:
     """The picture files that annotations name.
 
@@ -302,7 +205,7 @@ def _write_captions(
     pictures: _Pictures,
 ) -> Imported:
     written = without = 0
-    missing, refused, claims = _Listed(), _Listed(), _Claims()
+    missing, refused, claims = _Listed(), _Listed(), Claims()
     several = any(len(image.captions) > 1 or image.further for image in found)
     has_long = any(image.growing or image.further for image in found)
     kinds: dict[str, None] = {}
@@ -369,7 +272,7 @@ def _write_regions(
     captions = form.captions
     counts, units = Counter[str](), _Units(form)
     phrases, folder = False, None
-    missing, refused, whole, claims = _Listed(), _Listed(), _Listed(), _Claims()
+    missing, refused, whole, claims = _Listed(), _Listed(), _Listed(), Claims()
     with contextlib.ExitStack() as files:
         texts, boxes = None, files.enter_context(_new_file(regions_file(output)))
         for number, image in enumerate(_placed(form.read(annotations, images, split)), start=1):
@@ -385,7 +288,7 @@ def _write_regions(
             if not fault and not _is_there(image):
                 missing.add(str(image.path))
                 continue
-            if not fault and _is_claim(image):
+            if not fault and is_claim(image):
                 fault, other = claims.take_of(image, at)
                 refused.add(*filter(None, [other]))
             if fault:
@@ -403,7 +306,7 @@ def _write_regions(
             folder = own if folder is None else os.path.commonpath([folder, own]) or "."
             phrases |= any("phrases" in row for row in image.rows.values())
             _write_boxes(image, frame, output, boxes, counts)
-            if _is_claim(image):
+            if is_claim(image):
                 texts_of = range(before[0], counts["captions"])
                 claims.written(image.path, texts_of, range(before[1], counts["regions"]))
             units.add(image, frame)
@@ -460,12 +363,6 @@ class _Units:
             raise ValueError(fault)
 
 
-def _is_claim(image: RegionImage) -> bool:
-    """Return whether an entry claims its picture: FineHARD's twelve million, each with a caption
-    and a path of its own, are not remembered."""
-    return bool(image.published or not image.caption)
-
-
 def _framed(image: RegionImage, pictures: _Pictures, at: str) -> tuple[Frame | None, str]:
     """Find an image's picture: how its boxes move to it, and why it cannot be written."""
     if image.fault:
@@ -477,7 +374,7 @@ def _framed(image: RegionImage, pictures: _Pictures, at: str) -> tuple[Frame | N
     return frame, f"{at}: {cut(reason)}" if reason else ""
 
 
-def _claim_of_nothing(image: RegionImage, pictures: _Pictures, claims: _Claims) -> Iterator[str]:
+def _claim_of_nothing(image: RegionImage, pictures: _Pictures, claims: Claims) -> Iterator[str]:
     """Claim the picture of an entry without captions or boxes, so that an entry of another folder
     does not get it. Yields why the lines of one that had it are removed."""
     if not image.published:
