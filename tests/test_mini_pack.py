@@ -4,6 +4,7 @@ import json
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -25,6 +26,7 @@ from tools.mini.evaluate import (
     evaluate_matcher,
     evaluate_proposer,
     evaluate_segmenter,
+    num_matched,
     objects_told,
     samples,
     score_captions,
@@ -185,3 +187,11 @@ def test_what_a_broken_segmenter_folder_says(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(WeightsError, match="missing or incomplete"):
         load_sam(tmp_path)
+
+
+def test_each_found_box_counts_once():
+    true = np.array([[0, 0, 10, 10], [20, 20, 30, 30]], dtype=float)
+    twice = np.array([[0, 0, 10, 10], [0, 0, 10, 9]], dtype=float)
+    assert num_matched(twice, true) == 1
+    assert num_matched(true[::-1], true) == 2
+    assert num_matched(np.zeros((0, 4)), true) == 0

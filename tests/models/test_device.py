@@ -7,7 +7,6 @@ import warnings
 import cpu_only
 import pytest
 import torch
-from torch import nn
 
 from glit.errors import UserError
 from glit.models.device import (
@@ -19,7 +18,6 @@ from glit.models.device import (
     warn_if_slow,
 )
 from glit.training.setup import mixed_precision
-from tools.mini.loop import TrainSettings, train
 
 
 @pytest.fixture
@@ -50,22 +48,6 @@ def test_instructions_of_the_processor(processor, capabilities, wanted):
 def test_a_torch_that_cannot_tell(monkeypatch):
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     assert not has_bfloat16("cpu")
-
-
-@pytest.mark.parametrize(("bfloat16", "wanted"), [(True, torch.bfloat16), (False, torch.float32)])
-def test_the_mini_trainers_multiply_in_what_the_processor_has(
-    processor, tmp_path, bfloat16, wanted
-):
-    processor(avx512_bf16=bfloat16)
-    seen = set()
-
-    def loss(module, rng, step):
-        x = module(torch.tensor(rng.normal(size=(2, 4)), dtype=torch.float32))
-        seen.add(x.dtype)
-        return x.float().square().mean(), {}
-
-    train(nn.Linear(4, 1), loss, TrainSettings(steps=2, lr=0.1), tmp_path, lambda _: None)
-    assert seen == {wanted}
 
 
 def test_a_precision_that_is_only_emulated_is_warned_of(processor):

@@ -25,8 +25,7 @@ from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig
 from glit.text.phrases import object_spans
 from tools.mini.parsed_captions import is_well_formed, objects_told, true_of
-from tools.mini.phrases import draw_phrases, objects_of, read_phrase
-from tools.mini.pool import painted
+from tools.mini.phrases import attributes_of, draw_phrases, objects_of, read_phrase
 
 if TYPE_CHECKING:
     from segment_anything import SamAutomaticMaskGenerator
@@ -159,9 +158,9 @@ def evaluate_grounder(folder: Path, tests: list[Sample]) -> dict[str, float]:
          for span in object_spans(sentence.text)]
         for sample in tests
     ]  # fmt: skip
-    pool = painted([sample.scene for sample in tests])
+    attributes = [attributes_of(sample.scene) for sample in tests]
     words = random.Random(0)
-    drawn = [draw_phrases(pool, np.array([n, n, (n + 1) % len(tests)]), 8, words)
+    drawn = [draw_phrases(attributes, np.array([n, n, (n + 1) % len(tests)]), 8, words)
              for n in range(len(tests))]  # fmt: skip
     figures: dict[str, float] = {}
     for name, phrases in (("phrase", own), ("drawn", drawn)):
@@ -169,11 +168,9 @@ def evaluate_grounder(folder: Path, tests: list[Sample]) -> dict[str, float]:
         pixels = [sample.rendering.pixels for sample in tests]
         found = grounder.find(pixels, [[each.text for each in some] for some in phrases])
         for number, (sample, some, boxes) in enumerate(zip(tests, phrases, found, strict=True)):
-            true_KP = objects_of(some, pool.attributes[number : number + 1])[
-                0, : len(sample.boxes())
-            ]
+            true_KP = objects_of(some, attributes[number])
             for column, each in enumerate(boxes):
-                wanted = sample.boxes()[true_KP[: len(sample.boxes()), column]]
+                wanted = sample.boxes()[true_KP[:, column]]
                 counts += num_matched(each.boxes, wanted), len(wanted), len(each.boxes)
         matched, true, called = counts.tolist()
         figures[f"{name}_recall"] = matched / true

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from glit.scenes.vocabulary import BACKGROUNDS, LIGHTS
-from tools.mini.pool import ATTRIBUTES, Painted
+from glit.scenes import Scene
+from glit.scenes.vocabulary import BACKGROUNDS, COLOURS, LIGHTS, PATTERNS, SHAPES, SIZES
+
+ATTRIBUTES: dict[str, tuple[str, ...]] = {
+    "shape": SHAPES,
+    "colour": tuple(COLOURS),
+    "pattern": PATTERNS,
+    "size": tuple(SIZES),
+}
+"""The attributes of an object, and the values of each."""
 
 _NUMBERS = ("", "the ", "two ", "three ", "four ", "several ")
 _THINGS = (
@@ -105,15 +114,29 @@ def _as_wanted(values: list[int]) -> tuple[int, int, int, int]:
     return shape, colour, pattern, size
 
 
+def attributes_of(scene: Scene) -> np.ndarray:
+    """int64 ``[K, 4]``: of each object the indices into the values of ``ATTRIBUTES``."""
+    return np.array(
+        [[v.index(getattr(item, name)) for name, v in ATTRIBUTES.items()] for item in scene.objects]
+    )
+
+
 def draw_phrases(
-    pool: Painted, indices: np.ndarray, number: int, words: random.Random
+    attributes: Sequence[np.ndarray], indices: np.ndarray, number: int, words: random.Random
 ) -> list[Phrase]:
-    """Distinct phrases about objects of these scenes and, a third of them, of values at random."""
+    """Distinct phrases about objects of scenes and, a third of them, of values at random.
+
+    Args:
+        attributes: of each scene ``[K, 4]``; see :func:`attributes_of`.
+        indices: of the scenes to choose from.
+        number: of phrases.
+        words: the generator of random numbers.
+    """
     found: dict[str, Phrase] = {}
     sizes = [len(values) for values in ATTRIBUTES.values()]
     while len(found) < number:
         scene = int(words.choice(indices))
-        values = pool.attributes[scene, words.randrange(int(pool.num_objects[scene]))].copy()
+        values = attributes[scene][words.randrange(len(attributes[scene]))].copy()
         if words.random() < 0.33:
             changed = words.randrange(4)
             values[changed] = words.randrange(sizes[changed])
@@ -126,13 +149,12 @@ def objects_of(phrases: list[Phrase], attributes: np.ndarray) -> np.ndarray:
     """Which objects each phrase is true of.
 
     Args:
-        attributes: [N, K, 4], -1 past the last object.
+        attributes: [K, 4]; see :func:`attributes_of`.
 
     Returns:
-        bool [N, K, P].
+        bool [K, P].
     """
     nothing = (-2, -2, -2, -2)
     wanted_P4 = np.array([phrase.wanted or nothing for phrase in phrases])
-    same = attributes[:, :, None] == wanted_P4
-    exists = attributes[:, :, :1] >= 0
-    return (same | (wanted_P4 == -1)).all(axis=-1) & exists
+    same = attributes[:, None] == wanted_P4
+    return (same | (wanted_P4 == -1)).all(axis=-1)
