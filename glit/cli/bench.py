@@ -86,8 +86,8 @@ def objectives_command(
     num_seeds: Annotated[int, typer.Option("--seeds", min=1)] = 3,
     epochs: Annotated[int | None, typer.Option(min=1)] = None,
     together: Annotated[int, typer.Option("--neighbours", min=1)] = 1,
-    train: str | None = None,
-    test: str | None = None,
+    train: str,
+    test: str,
     validation: str | None = None,
     recipe: str = "mini",
     settings: list[str] | None = None,
@@ -106,22 +106,17 @@ def objectives_command(
         num_seeds: runs at the best learning rate.
         epochs: passes over the training set. Default: the recipe's.
         together: put N neighbouring samples into one batch.
-        train: the dataset to train on; required.
-        test: the test dataset; required.
+        train: the dataset to train on.
+        test: the test dataset.
         validation: choose learning rates on this dataset; needed for several ``lrs``.
         recipe: the recipe that gives model and settings.
     """
     from glit.recipes.extras import require
 
     require("train", needed_for="glit bench objectives")
+    from glit.bench.objectives.datasets import Datasets
     from glit.bench.objectives.run import ALL, WITHOUT_NEGATIVES, ComparisonRequest, run
-    from glit.bench.objectives.world import Datasets
 
-    if train is None or test is None:
-        raise UserError(
-            "glit bench objectives: add --train and --test, two datasets; for drawn scenes run "
-            "python -m tools.measure.objectives in a checkout of glit"
-        )
     if validation is None and len(lrs or ()) > 1:
         raise UserError(
             "--train: add --validation, a third dataset on which the learning rate is chosen, "
@@ -129,22 +124,22 @@ def objectives_command(
         )
     console = Console(stderr=True, highlight=False)
     folder = local_folder(output)
-    world = Datasets(
+    datasets = Datasets(
         train=train,
         test=test,
         validation=validation,
         recipe=recipe,
         overrides=tuple(settings or ()),
     )
-    named = {"objectives": objectives, "lrs": lrs, "epochs": epochs}
-    given = world.defaults() | {key: value for key, value in named.items() if value}
-    if not objectives and not world.has_negatives:
-        given["objectives"] = WITHOUT_NEGATIVES
+    chosen = tuple(objectives or ALL)
+    if not objectives and not datasets.has_negatives:
+        chosen = WITHOUT_NEGATIVES
         left_out = ", ".join(name for name in ALL if name not in WITHOUT_NEGATIVES)
         console.print(f"{train} has no false sentences; left out: {left_out}", soft_wrap=True)
     request = ComparisonRequest(
-        output=folder, num_seeds=num_seeds, together=together, world=world, **given
-    )
+        output=folder, datasets=datasets, objectives=chosen, lrs=lrs or datasets.lrs(),
+        num_seeds=num_seeds, epochs=epochs, together=together,
+    )  # fmt: skip
     hold(context, request.output)
     print(run(request, _lines(console, quiet=quiet)))
     console.print(f"wrote objectives.md and objectives.json in {request.output}", soft_wrap=True)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import glit.bench.objectives.run as module
+from glit.bench.objectives.datasets import Datasets
 from glit.bench.objectives.job import COST, keep_model_alone, trained
 from glit.bench.objectives.measure import Measured
 from glit.bench.objectives.run import ComparisonRequest, climbed, run
 from glit.bench.objectives.table import ObjectiveRow, difference, page
 from glit.bench.objectives.variants import Variant
-from glit.bench.objectives.world import Datasets
 from glit.errors import InputError, RunError, UserError
 from glit.evaluation.scorers.cosine import Cosine
 from glit.evaluation.scorers.finelip import FineLipScore
@@ -24,7 +25,6 @@ from glit.planning.recipe import load_table
 from glit.runtime.tables import markdown
 from glit.training.config import TrainConfig
 from glit.training.run_file import settings
-from tools.measure.scene_world import Scenes
 
 
 def row(name: str, hits: list[list[bool]], **more) -> ObjectiveRow:
@@ -63,31 +63,36 @@ def test_the_table_says_what_was_found() -> None:
 
 
 @pytest.fixture
+def datasets(make_dataset) -> Datasets:
+    train, test, others = (
+        str(make_dataset(number, name=name))
+        for name, number in (("train", 5), ("test", 4), ("others", 3))
+    )
+    return Datasets(train=train, test=test, validation=others)
+
+
+@pytest.fixture
 def pretended(monkeypatch):
     """Training and measuring replaced: validation is best at 1e-3, and 1 fails."""
     done: list[str] = []
 
     def train(folder, dataset, words):
         done.append(f"{folder.parent.name} {folder.name}")
-        assert dataset.name == str(
-            "fg-clip" in folder.parent.name or "negative" in folder.parent.name
-        )
+        assert Path(dataset).name == "train"
         if folder.name.startswith("1-"):
             return None
         (folder / "last").mkdir(parents=True, exist_ok=True)
         return {"seconds_a_step": 0.1, "peak_memory_mb": 100, "parameters_added": 0}
 
-    def score(embedder, config, world):
-        of = {"0.01": 0.2, "0.001": 0.6, "0.0001": 0.4, "0.001,0.01": 0.7, "0.001,0.1": 0.5}
-        return of.get(embedder.split("/")[-2][:-2], 0.3)
+    def score(embedder, config, collection):
+        assert len(collection.names) == 3
+        of = {"0.01": 0.2, "0.001": 0.6, "0.0001": 0.4}
+        return np.array(of.get(embedder.split("/")[-2][:-2], 0.3))
 
     hits = np.array([[True, False, True]] * 2)
     monkeypatch.setattr(module, "trained", train)
-    monkeypatch.setattr(
-        Scenes, "training_set", lambda self, folder, size, *, negatives: folder / f"{negatives}"
-    )
     monkeypatch.setattr(module, "open_embedder", lambda model, config: str(model))
-    monkeypatch.setattr(module, "validate", score)
+    monkeypatch.setattr(module, "hits", score)
     monkeypatch.setattr(module, "remove_models", lambda folder: done.append(f"- {folder.name}"))
     monkeypatch.setattr(
         module, "measure", lambda *_: Measured(figures={"t2i": 0.5, "i2t": 0.5}, found=hits)
@@ -96,46 +101,39 @@ def pretended(monkeypatch):
     return done
 
 
-def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended) -> None:
+def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended, datasets) -> None:
     request = ComparisonRequest(
-        world=Scenes(),
+        datasets=datasets,
         output=tmp_path,
         objectives=("clip", "siglip"),
         lrs=(1.0, 1e-2, 1e-3, 1e-4),
         num_seeds=2,
     )
-    said: list[str] = []
-    text = run(request, said.append)
+    reports: list[str] = []
+    text = run(request, reports.append)
     assert pretended.count("regions") == 5
     pretended[:] = [each for each in pretended if each != "regions"]
-    assert pretended[:8] == [
-        "clip 0.01-0", "clip 0.001-0", "clip 1-0", "clip 0.0001-0", "- 0.01-0", "- 1-0",
-        "- 0.0001-0", "clip 0.001-0",
-    ]  # fmt: skip
-    assert pretended[8] == "clip 0.001-1"
-    assert "| siglip | 0.001 / 0.01 | 50.0 ± 0.0 |" in text and "| none |  | 50.0 |" in text
-    assert "clip with learning rate 1: the loss was no longer finite." in text
-    assert "siglip, R@1 on validation scenes by learning rate: 0.0001 40.0, 0.001 60.0, " in text
-    assert "0.001 / 0.01 70.0, 0.001 / 0.1 50.0, 0.01 20.0." in text
-    assert "end of the grid" not in text and said[2] == "mini-clip as it is"
+    assert pretended[:4] == ["clip 0.01-0", "clip 0.001-0", "clip 1-0", "clip 0.0001-0"]
+    assert sorted(pretended[4:7]) == ["- 0.0001-0", "- 0.01-0", "- 1-0"]
+    assert pretended[7:9] == ["clip 0.001-0", "clip 0.001-1"]
+    assert "| siglip | 0.001 | 50.0 ± 0.0 |" in text and "| none |  | 50.0 |" in text
+    assert "clip with 1: the loss was no longer finite." in text
+    found = "siglip, R@1 on validation samples by learning rate: 0.0001 40.0, 0.001 60.0, 0.01 20.0"
+    assert found in text
+    assert "end of the grid" not in text and reports[0] == "mini-matcher as it is"
     assert (tmp_path / "objectives.md").read_text() == text
-    kept = json.loads((tmp_path / "objectives.json").read_text())["1200"]
+    kept = json.loads((tmp_path / "objectives.json").read_text())
     assert [each["name"] for each in kept] == ["none", "clip", "siglip"]
-    taught = ("fg-clip", "glit negative_weight=1 batch_size=64")
-    assert "| fg-clip |" in run(replace(request, objectives=taught), said.append)
+    taught = ("local", "glit negative_weight=0 batch_size=64")
+    assert "| local |" in run(replace(request, objectives=taught), reports.append)
     config = load_table(TrainConfig, "mini", overrides=["train.objective=siglip"])
     earlier = {"train": settings(replace(config, batch_size=64))}
-    folder = tmp_path / "runs" / "1200" / "siglip" / "0.001-0"
+    folder = tmp_path / "runs" / "siglip" / "0.001-0"
     (folder / "run.json").write_text(json.dumps(earlier))
-    with pytest.raises(InputError, match=r"now wanted .*train.batch_size = 32 \(run: 64\)"):
-        run(request, said.append)
-    with pytest.raises(InputError, match=r"holds a comparison with epochs 3, now 5"):
-        run(
-            ComparisonRequest(world=Scenes(), output=tmp_path, lrs=request.lrs, epochs=5),
-            said.append,
-        )
-    with pytest.raises(UserError, match="wanted 32 scenes or more"):
-        ComparisonRequest(world=Scenes(), output=tmp_path, sizes=(8,))
+    with pytest.raises(InputError, match=r"now wanted .*train.batch_size = \d+ \(run: 64\)"):
+        run(request, reports.append)
+    with pytest.raises(InputError, match=r"holds a comparison with epochs None, now 5"):
+        run(replace(request, epochs=5), reports.append)
 
 
 @pytest.mark.parametrize(
@@ -151,15 +149,20 @@ def test_the_best_rate_is_run_with_every_seed(tmp_path, pretended) -> None:
     ],
 )
 def test_a_variant_that_cannot_be_is_refused_before_anything_is_trained(
-    name, said, tmp_path, monkeypatch
+    name, said, tmp_path, pretended, datasets
 ) -> None:
-    monkeypatch.setattr(module, "_dataset", lambda *_: pytest.fail("began"))
     with pytest.raises(UserError, match=said):
-        run(ComparisonRequest(world=Scenes(), output=tmp_path, objectives=(name,)), print)
+        run(
+            ComparisonRequest(
+                datasets=datasets, output=tmp_path, objectives=("clip", name), lrs=[1e-3]
+            ),
+            print,
+        )
+    assert not pretended
 
 
 def test_an_objective_takes_settings_and_finelip_is_measured_by_three_scores(
-    tmp_path, pretended, monkeypatch
+    tmp_path, pretended, datasets, monkeypatch
 ) -> None:
     words: list[str] = []
     train = module.trained
@@ -169,7 +172,7 @@ def test_an_objective_takes_settings_and_finelip_is_measured_by_three_scores(
     named = "finelip refinement_lr=0.01 margin=0.5"
     text = run(
         ComparisonRequest(
-            world=Scenes(), output=tmp_path, objectives=(named,), lrs=(1e-3, 1e-4), num_seeds=1
+            datasets=datasets, output=tmp_path, objectives=(named,), lrs=(1e-3, 1e-4), num_seeds=1
         ),
         lambda _: None,
     )
@@ -177,7 +180,7 @@ def test_an_objective_takes_settings_and_finelip_is_measured_by_three_scores(
     assert rows == [f"| {named}", f"| {named}, starred score", f"| {named}, cosine"]
     assert text.count("12.5") == 4 and pretended.count("regions") == 2  # once of every model
     assert {"train.refinement_lr=0.01", "train.margin=0.5", "train.objective=finelip"} <= set(words)
-    assert (tmp_path / "runs/1200/finelip_refinement_lr=0.01_margin=0.5/0.001-0").is_dir()
+    assert (tmp_path / "runs/finelip_refinement_lr=0.01_margin=0.5/0.001-0").is_dir()
     assert not [word for word in words if "refinement_lr" in word and "=0.01" not in word]
 
 
@@ -229,7 +232,7 @@ def test_objectives_are_compared_on_datasets_of_the_users(
     assert code == 2 and "--test: is the dataset that is trained on" in said
     code, said, _ = run_glit(*words, "--lr", "1e-3")
     assert code == 0 and "## 8 samples, 1 epochs in batches of 4, 1 seeds; 6 searched" in said
-    assert "| siglip | 0.001 |" in said and "twins" not in said and "localisation@5" in said
+    assert "| siglip | 0.001 |" in said and "localisation@5" in said
     code, _, said = run_glit(*words, "--lr", "1e-3", "--set", "evaluate.limit=3")
     assert code == 2 and "comparison with" in said
 
@@ -241,18 +244,15 @@ def test_datasets_are_measured_as_they_are_trained_at_the_rates_of_the_recipe(
     keys = ("train.lr=2e-6", "train.epochs=7", "train.context=77", "train.image_fit=centre-crop",
             "evaluate.scorer=sentence-patches", "evaluate.window=1")  # fmt: skip
     world = Datasets(train=train, test=test, overrides=keys)
-    defaults = world.defaults()
-    assert (defaults["sizes"], defaults["epochs"], defaults["lrs"]) == ((4,), 7, [2e-6])
-    assert replace(world, validation=test).defaults()["lrs"] == [
-        6e-8, 2e-7, 6e-7, 2e-6, 6e-6, 2e-5,
-    ]  # fmt: skip
+    assert world.config().epochs == 7 and world.lrs() == [2e-6]
+    assert replace(world, validation=test).lrs() == [6e-8, 2e-7, 6e-7, 2e-6, 6e-6, 2e-5]
     assert not world.has_negatives and "fg-clip" not in module.WITHOUT_NEGATIVES
     for key, option in (("train.seed=3", "--seeds"), ("train.objective=clip", "--objective")):
         with pytest.raises(UserError, match=option):
             Datasets(train=train, test=test, overrides=(key,))
     monkeypatch.setattr(module, "open_embedder", lambda model, config: None)
-    request = ComparisonRequest(output=tmp_path, world=world, batch_size=2, sizes=(4,))
-    for score, wanted in module.SCORES["finelip"].items():
+    request = ComparisonRequest(output=tmp_path, datasets=world, lrs=[1e-3])
+    for score, wanted in module._SCORES["finelip"].items():
         _, config = module._embedder(request, Variant("finelip"), "", wanted)
         scorer = config.make_scorer()
         assert (config.context, config.image_fit) == (77, "centre-crop")

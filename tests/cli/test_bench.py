@@ -58,10 +58,3 @@ def test_objectives_of_other_names_are_refused(run_glit, tmp_path, make_dataset)
     words = ("bench", "objectives", "-o", tmp_path / "out", "--train", datasets[0], "--test")
     done = run_glit(*words, datasets[1], "--objective", "clpi")
     assert done.code == 2 and "--objective 'clpi': wanted one of clip, local" in done.errors
-
-
-def test_a_measurement_on_scenes_names_its_tool(run_glit, tmp_path) -> None:
-    name = "objectives"
-    done = run_glit("bench", name, "-o", tmp_path / "out")
-    assert done.code == 2 and f"python -m tools.measure.{name} " in done.errors
-    assert len(done.errors.splitlines()) == 1

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import count, islice
 
 from scene_truth import is_true
 
 from glit.scenes.captions import write_caption
+from glit.scenes.layout import SPLITS, draw_scene
 from glit.text.negatives import KINDS, negatives
-from tools.measure.scene_questions import without_twins
-from tools.measure.scene_world import TRAIN_SEED
 
 
 def made(guarded: bool) -> tuple[Counter[str], int]:
     """How many false sentences of 40 scenes there are by kind, and how many of them are true."""
     kinds: Counter[str] = Counter()
     true = 0
-    for scene in without_twins(TRAIN_SEED, 40):
+    drawn = (draw_scene(SPLITS["train"][0] + 70_000, i, level="hard") for i in count())
+    for scene in islice((each for each in drawn if each.twin_of is None), 40):
         sentences = write_caption(scene).sentences
         caption = [each.text for each in sentences] if guarded else []
         for of in sentences:

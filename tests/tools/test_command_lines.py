@@ -70,7 +70,7 @@ def test_what_counts_as_naming_an_extra(code, errors, well):
     assert names_an_extra(code, errors) is well
 
 
-@pytest.mark.parametrize("name", ["pairs", "objectives"])
+@pytest.mark.parametrize("name", ["pairs"])
 def test_a_measurement_holds_its_folder(name, tmp_path, run_tool):
     with folder_lock(tmp_path / "out"):
         code, _, errors = run_tool(name, "-o", tmp_path / "out")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -12,9 +11,10 @@ from jaxtyping import Bool, Float
 from glit.runtime.tables import Page, Table, percent
 
 NUM_RESAMPLES = 2000
-RETRIEVAL = {"t2i": "T2I R@1", "i2t": "I2T R@1"}
-REGIONS = {"localisation": "localisation@5", "joint": "joint mAP@10"}
-"""Figures by the key of :class:`glit.bench.objectives.measure.Measured`; all in per cent."""
+COLUMNS = {
+    "t2i": "T2I R@1", "i2t": "I2T R@1", "localisation": "localisation@5", "joint": "joint mAP@10",
+}  # fmt: skip
+"""Heads of figures by the key of :class:`glit.bench.objectives.measure.Measured`; in per cent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +24,6 @@ class ObjectiveRow:
     name: str
     lr: float | None
     """The learning rate chosen; None for the start."""
-    module_lr: float | None = None
-    """Learning rate of the objective's own parameters, where another than the default is better."""
     figures: Sequence[Mapping[str, float]]
     """Figures of every seed."""
     found: Sequence[Bool[np.ndarray, "2 scenes"]]
@@ -84,13 +82,7 @@ def resampled_means(
     return means
 
 
-def page(
-    title: str,
-    rows: Sequence[ObjectiveRow],
-    notes: Sequence[str] = (),
-    *,
-    further: Mapping[str, str] = MappingProxyType({}),
-) -> Page:
+def page(title: str, rows: Sequence[ObjectiveRow], notes: Sequence[str] = ()) -> Page:
     """The table, per cent and points; a difference in bold is one whose interval leaves out 0.
 
     The baseline is the first row that was trained.
@@ -99,17 +91,14 @@ def page(
         title: over the table.
         rows: of the table.
         notes: below it.
-        further: heads of columns that the world measures besides, by the key of the figure.
     """
-    columns = {**RETRIEVAL, **further, **REGIONS}
-    measured = [key for key in columns if any(key in f for row in rows for f in row.figures)]
+    measured = [key for key in COLUMNS if any(key in f for row in rows for f in row.figures)]
     baseline = next((row for row in rows if row.lr is not None), None)
-    heads = ["", "lr", *(columns[key] for key in measured)]
+    heads = ["", "lr", *(COLUMNS[key] for key in measured)]
     heads += [f"difference from {baseline.name}" if baseline else "", "s a step", "MB", "added"]
     lines = []
     for row in rows:
-        own = "" if row.module_lr is None else f" / {row.module_lr:g}"
-        cells = [row.name, "" if row.lr is None else f"{row.lr:g}{own}"]
+        cells = [row.name, "" if row.lr is None else f"{row.lr:g}"]
         cells += [percent([f[key] for f in row.figures if key in f]) for key in measured]
         cells.append("" if baseline in (None, row) else _shown(difference(row, baseline)))
         cost = f"{row.seconds_a_step:.2f}", f"{row.peak_memory_mb:.0f}", f"{row.parameters_added:,}"

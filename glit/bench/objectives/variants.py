@@ -1,4 +1,4 @@
-"""The variants compared: objectives with settings, and learning rates of their runs."""
+"""An objective of a comparison, with settings of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ _SET_FOR_ALL = ("objective", "model", "lr", "seed", "trackers")
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """An objective, with settings of its own: ``clip``, ``long-clip lambda_short=0``."""
+    """An objective, with settings of its own: ``clip``, ``long-clip lambda_short=0``.
+
+    Raises:
+        UserError: no such objective, or no setting that a variant can have.
+    """
 
     name: str
     """The objective and then settings of ``[train]``, ``key=value`` each, split at blanks as a
@@ -45,51 +49,11 @@ class Variant:
 
     @property
     def settings(self) -> list[str]:
-        return [f"train.{word}" for word in shlex.split(self.name)[1:]]
+        """Overrides of ``train``."""
+        objective, *words = shlex.split(self.name)
+        return [f"train.objective={objective}", *(f"train.{word}" for word in words)]
 
     @property
     def folder(self) -> str:
+        """The name of its folder."""
         return re.sub(r"[^\w.=+-]+", "_", self.name)
-
-    @property
-    def module_lr(self) -> float | None:
-        """Default learning rate of the objective's own parameters; None where it has none, or
-        where the settings give it."""
-        key = self._module_key
-        if not key or any(each.startswith(f"train.{key}=") for each in self.settings):
-            return None
-        return getattr(OBJECTIVES[self.objective](), key)
-
-    def with_module_lr(self, lr: float) -> str:
-        """The override that sets it."""
-        return f"train.{self._module_key}={lr:g}"
-
-    @property
-    def _module_key(self) -> str:
-        """``siglip_lr``, ``refinement_lr`` and the like; empty where there is none."""
-        keys = dir(OBJECTIVES[self.objective])
-        return next((key for key in keys if key.endswith("_lr") and key != "module_lr"), "")
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Learning rates of a run."""
-
-    lr: float
-    module: float | None = None
-    """Learning rate of the objective's own parameters; None for its default."""
-
-    def __str__(self) -> str:
-        return f"learning rate {self.short}"
-
-    @property
-    def short(self) -> str:
-        return f"{self.lr:g}" if self.module is None else f"{self.lr:g} / {self.module:g}"
-
-    @property
-    def folder(self) -> str:
-        return self.short.replace(" / ", ",")
-
-    @property
-    def order(self) -> tuple[float, float]:
-        return self.lr, self.module or 0.0
