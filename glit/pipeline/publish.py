@@ -49,7 +49,7 @@ from glit.stages.pack import DataFile
 from glit.stages.plan import Plan
 from glit.storage.store import Store
 from glit.version import __version__
-from glit.work.folder import BEFORE, Work
+from glit.work.folder import Work
 from glit.work.ledger import (
     Ledger,
     count_series,
@@ -215,7 +215,6 @@ def _other_paths(brought: BroughtCaptions | None, ledger: Ledger) -> str:
 def _end_retry(work: Work) -> None:
     if work.retry is not None:
         update_state(work.store, retry=None)
-        work.store.sweep(BEFORE)
 
 
 def _precisions(plan: Plan) -> dict[str, str]:

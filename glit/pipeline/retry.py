@@ -1,8 +1,9 @@
 """``glit retry``: dropped samples once more; what succeeds goes on through the flow.
 
-The tables with such drops, and those made of them, are moved aside. The flow then makes them again
-like any that are missing, but keeps the rows of those samples that are not retried. Until that is
-published the dataset is whole, and whatever stops it, the same command goes on.
+The tables with such drops, and those made of them, become tables of rows so far. The flow then
+finishes them like those of a build that was stopped: it makes the rows that are missing, and those
+of drops that are retried. Until that is published the dataset is whole, and whatever stops it, the
+same command goes on.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from glit.dataset.manifest import MANIFEST, Manifest, manifest_before
 from glit.errors import DamagedTableError, UserError
 from glit.executors.protocols import Executor
 from glit.masking import without_secrets
-from glit.pipeline.run import keep_duplicates_before, require_finished, run_and_publish, run_stages
+from glit.pipeline.run import require_finished, run_and_publish, run_first_stage
 from glit.planning.plan import plan_retry
 from glit.planning.recipe import overridden_tables
 from glit.runtime.progress import StageProgress
 from glit.stages import all_reasons, all_steps
 from glit.stages.pack import Pack
 from glit.work.finished import in_dataset, is_made_of, not_finished, read_listing
-from glit.work.folder import BEFORE, Work
+from glit.work.folder import Work
 from glit.work.listing import Chunk
 from glit.work.open_work import OpenWork, open_finished
-from glit.work.state import KEEP_ALL, Retry, TriedSettings, read_state, update_state
+from glit.work.state import Retry, TriedSettings, read_state, update_state
 from glit.work.tables import sum_counts
 
 
@@ -37,20 +38,11 @@ def retry(
     reason: str | None = None,
     settings: Sequence[str] = (),
 ) -> Manifest:
-    """Try dropped samples again and rebuild the data files; the new manifest.
-
-    Args:
-        output: a dataset whose stages are all done and whose ``work/`` is still there.
-        executor: where to run.
-        progress: what to tell.
-        stage: only drops of this stage; None takes all.
-        reason: only drops for this reason; None takes all.
-        settings: ``table.key=value`` words that hold for what is tried again, and for nothing else;
-            the manifest keeps them.
+    """The work of :func:`glit.api.retry`; the new manifest, which keeps the settings.
 
     Raises:
-        UserError: no such stage or reason, a setting that would not fit the rest, nothing to
-            resume from, or a file.
+        UserError: no such stage or reason, a setting that would not fit the rest, nothing to resume
+            from, or a file.
     """
     stages, reasons = [step.name for step in all_steps() if step is not Pack], all_reasons()
     for option, given, known in (("stage", stage, stages), ("reason", reason, reasons)):
@@ -66,10 +58,8 @@ def retry(
         manifest = manifest_before(dataset)
         if manifest is not None and not is_made_of(manifest, finished, listed):
             raise not_finished(store, wanted_by="retry")
-        if state.retry is None:
-            store.sweep(BEFORE)
-            if not dataset.exists(MANIFEST):
-                require_finished(finished, listed, wanted_by="retry")
+        if state.retry is None and not dataset.exists(MANIFEST):
+            require_finished(finished, listed, wanted_by="retry")
         opened = dataclasses.replace(opened, work=work, built=finished.plan)
         while read_state(store).retry != asked:
             try:
@@ -86,19 +76,18 @@ def _written(setting: str) -> str:
 
 
 def _begin(opened: OpenWork, listed: list[Chunk], asked: Retry) -> None:
-    """Move the tables aside that are to be made again.
+    """Set the tables aside that are to be made again.
 
-    First every table is made that was lost, or that another retry had moved aside; a kill before
-    the state says what was asked therefore tries no sample twice.
+    The state says what was asked for once all are; a kill before that tries no sample twice.
     """
-    work = dataclasses.replace(opened.work, retry=KEEP_ALL)
-    update_state(work.store, retry=KEEP_ALL)
-    chunks, _ = run_stages(dataclasses.replace(opened, work=work), listed)
+    work = opened.work
+    update_state(work.store, retry=None)
+    # what another retry has set aside comes back as it is
+    untried = dataclasses.replace(opened, work=dataclasses.replace(work, retry=None))
+    chunks, _ = run_first_stage(untried, listed)
     opened.still_held()
-    work.store.sweep(BEFORE)
-    keep_duplicates_before(work, chunks)
     for chunk in chunks:
-        _move_aside(work, chunk, asked)
+        _set_aside(work, chunk, asked)
     retries = read_state(work.store).retries
     if asked.settings:  # which, and the tables they go into
         tables = overridden_tables(asked.settings)
@@ -110,14 +99,15 @@ def _begin(opened: OpenWork, listed: list[Chunk], asked: Retry) -> None:
     update_state(work.store, retry=asked, retries=retries)
 
 
-def _move_aside(work: Work, chunk: Chunk, asked: Retry) -> None:
+def _set_aside(work: Work, chunk: Chunk, asked: Retry) -> None:
     """A chunk's tables with drops that are tried again, and those made of them, the last first."""
     stages = list(work.plan.flow.stages)
-    asked_of = [name for name in stages if asked.stage in (None, name)]
+    there = [name for name in stages if not work.missing(name, [chunk])]
+    asked_of = [name for name in there if asked.stage in (None, name)]
     drops = {name: sum_counts(work.store, [work.table(name, chunk)])[1] for name in asked_of}
     hit = {name for name in drops if any(asked.wants(name, why) for why in drops[name])}
     concerned = [name for name in stages if name in hit or hit.intersection(work.waits_for(name))]
     if concerned:
         work.forget_ledger(chunk)
     for name in reversed(concerned):
-        work.move_aside(name, chunk)
+        work.set_aside(name, chunk)

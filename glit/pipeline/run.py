@@ -26,7 +26,7 @@ from glit.stages import all_reasons
 from glit.stages.dedup import Duplicate, find_duplicates
 from glit.stages.ingest import Ingest, IngestConfig
 from glit.work.finished import not_finished
-from glit.work.folder import BEFORE, Work
+from glit.work.folder import Work
 from glit.work.listing import Chunk, Twins, labels_in_listing
 from glit.work.open_work import OpenWork
 from glit.work.state import note_versions
@@ -34,7 +34,6 @@ from glit.work.tables import drops_by_reason, read_table, sum_tokens, tables_ahe
 
 _FEWEST_COUNTED = 100
 _DUPLICATES = "duplicates-"
-_DUPLICATES_BEFORE = f"duplicates{BEFORE}"
 _SCHEMA = pa.schema(
     [
         ("chunk", pa.int64()),
@@ -73,18 +72,24 @@ def run_stages(opened: OpenWork, chunks: list[Chunk]) -> tuple[list[Chunk], list
     for reason in opened.limits.shares.keys() - {ALL, *all_reasons()}:
         raise UserError(f"--max-drops {reason}: no such reason; {closest(reason, all_reasons())}")
     note_versions(work.store, work.plan.recipe)
-    first, *others = work.plan.flow.stages
+    chunks, duplicates = run_first_stage(opened, chunks)
+    tokens = _token_limit(opened, chunks)
+    _, *others = work.plan.flow.stages
+    opened.executor.run([_job(opened, stage, chunks, tokens) for stage in others])
+    return chunks, duplicates
+
+
+def run_first_stage(opened: OpenWork, chunks: list[Chunk]) -> tuple[list[Chunk], list[Duplicate]]:
+    """Run the stage that reads all images; the chunks, which then know their duplicates, and
+    these."""
+    work = opened.work
+    first, *_ = work.plan.flow.stages
     if work.missing(first, chunks):
         for name in work.store.names():  # those found in the tables of before
             if name.startswith(_DUPLICATES):
                 work.store.remove(name)
     opened.executor.run([_job(opened, first, chunks)])
-    chunks, duplicates = leave_out_duplicates(work, chunks)
-    if work.retry is not None:
-        _move_renamed(work, others, chunks)
-    tokens = _token_limit(opened, chunks)
-    opened.executor.run([_job(opened, stage, chunks, tokens) for stage in others])
-    return chunks, duplicates
+    return leave_out_duplicates(work, chunks)
 
 
 def _job(
@@ -207,8 +212,8 @@ def _token_limit(opened: OpenWork, chunks: list[Chunk]) -> _TokenLimit | None:
         if backend is not None and backend.counts_tokens:
             folder, sizes = work.plan.folder(stage), _samples(work, chunks)
             missing = {chunk.index for chunk in work.missing(stage, chunks)}
-            # the table of a chunk that was tried again counts what the one before it did
-            again = {work.table_before(stage, c) for c in chunks if c.index not in missing}
+            # the table of a chunk that is finished counts what its rows so far did
+            again = {work.so_far(stage, c) for c in chunks if c.index not in missing}
             tables = {f"{folder}/{name}" for name in work.store.names(folder)}
             names += sorted(tables - again)
             left[stage] = sum(sizes[index] for index in missing)
@@ -296,23 +301,6 @@ def require_finished(work: Work, listed: list[Chunk], *, wanted_by: str) -> None
     raise not_finished(work.store, wanted_by=wanted_by)
 
 
-def keep_duplicates_before(work: Work, chunks: list[Chunk]) -> None:
-    """Save the duplicates of now before a retry, which may find others."""
-    work.store.write(_DUPLICATES_BEFORE, work.store.read(_duplicates(work, chunks)))
-
-
-def _move_renamed(work: Work, stages: list[str], chunks: list[Chunk]) -> None:
-    """Move tables aside whose chunk has other duplicates than before the retry, and with them
-    another name: most of their rows can stay."""
-    found = _read_duplicates(work, _DUPLICATES_BEFORE)
-    if found is None:  # nothing tells
-        return
-    for now, before in zip(chunks, _without(chunks, found), strict=True):
-        same = (now.skip, now.twins) == (before.skip, before.twins)
-        for stage in () if same else stages:
-            work.move_aside(stage, before)
-
-
 def _without(chunks: list[Chunk], found: list[Duplicate]) -> list[Chunk]:
     skips: dict[int, list[int]] = {}
     twins: dict[int, dict[int, list[Duplicate]]] = {}
@@ -328,6 +316,7 @@ def _without(chunks: list[Chunk], found: list[Duplicate]) -> list[Chunk]:
             twins=tuple(
                 Twins(
                     row=row,
+                    sample_id=own[0].sample_id,
                     paths=tuple(twin.source_path for twin in own),
                     labels=tuple(twin.labels for twin in own),
                 )

@@ -19,10 +19,10 @@ from glit.models.files import weight_files, weights_hash
 from glit.models.weights import Resolved
 from glit.stages.base import TableStep
 from glit.stages.image_source import ImageSource
-from glit.work.folder import Work
+from glit.work.folder import SO_FAR, Work
 from glit.work.listing import Chunk
 from glit.work.state import STATE
-from glit.work.tables import drops_by_reason, read_table, sum_tokens
+from glit.work.tables import drops_by_reason, sum_tokens
 
 MOST_ALIKE = 100
 MOST_SAME = 200
@@ -130,7 +130,7 @@ class StageWorker:
         self._work = work
         self._stage = stage
         self._images = ImageSource(work.images, threads=threads)
-        self._partial = work.partial_tables(name)
+        self._files = work.files_by_key(name)
         config = work.plan.configs[name]
         backend = work.plan.flow.step(name).backend(config)
         self._failures = AnswersAlike(stage, backend if work.retry is None else None)
@@ -144,13 +144,14 @@ class StageWorker:
         Raises:
             RunError: the disk is full, or a model failed on every sample of the chunk.
         """
-        items, (kept, retried) = self._work.items(self._name, unit), self._earlier(unit)
-        before = sum_tokens(self._work.store, self._paid_before(unit))
+        items, so_far = self._work.items(self._name, unit), self._work.so_far(self._name, unit)
+        goes_on = self._has_rows_so_far(unit)
+        kept, retried = self._earlier(unit)
+        before = sum_tokens(self._work.store, [so_far] if goes_on else [])
         tokens = Tokens(self._stage, before)
-        goes_on = self._keeps_rows and self._work.store.exists(self._work.so_far(self._name, unit))
         todo = [item for item in items if self._key(item) not in kept]
         fresh = yield from with_heartbeats(self._kept(unit, self._rows(todo, excluded), tokens))
-        if not goes_on:  # else the rest of the chunk did not fail
+        if not goes_on or self._work.retry is not None:  # else the rest of the chunk did not fail
             refuse_total_failure(self._name, fresh)
         for row, key in zip(fresh, map(self._key, todo), strict=True):
             if row.get("drop") and key in retried:
@@ -158,22 +159,19 @@ class StageWorker:
             kept[key] = row
         rows, used = [kept[self._key(item)] for item in items], tokens.so_far()
         self._work.write(self._name, unit, rows, used)
-        if self._keeps_rows:
-            self._work.store.remove(self._work.so_far(self._name, unit))
+        if self._keeps_rows or goes_on:
+            self._work.store.remove(so_far)
         return Tally(
             rows=len(rows), drops=drops_by_reason(rows), tokens=used, tokens_before=before,
             gpu=gpu_name(), requests_repeated=tokens.requests_repeated,
         )  # fmt: skip
 
-    def _paid_before(self, unit: Chunk) -> list[str]:
-        """The tables of this chunk that may tell of tokens: that of an earlier run, which was
-        stopped, and that from before a retry."""
-        work, name, found = self._work, self._name, []
-        if self._keeps_rows and work.store.exists(work.so_far(name, unit)):
-            found.append(work.so_far(name, unit))
-        if work.was_moved_aside(name, unit):
-            found.append(work.table_before(name, unit))
-        return found
+    def _has_rows_so_far(self, unit: Chunk) -> bool:
+        """Whether rows of the chunk are kept: those of a run that was stopped, here or in a process
+        that died since this one looked, or those that a retry set aside."""
+        name = self._work.so_far(self._name, unit)
+        listed = name.rpartition("/")[2] in self._files.get(self._work.key(self._name, unit), ())
+        return (listed or self._keeps_rows) and self._work.store.exists(name)
 
     def _kept(
         self,
@@ -210,29 +208,21 @@ class StageWorker:
         tried again.
 
         Raises:
-            DamagedTableError: the table from before a retry is damaged.
+            DamagedTableError: of the rows so far; a damaged table of other samples is passed over.
         """
-        work, name, kept, answered = self._work, self._name, {}, {}
-        if self._keeps_rows and work.store.exists(so_far := work.so_far(name, unit)):
-            with contextlib.suppress(DamagedTableError):
-                answered = self._rows_of(so_far)
-        if self._partial:
-            shared = work.table(name, unit).rpartition("/")[2].removesuffix(".parquet")
-            for other in sorted(self._partial.get(shared.partition("_")[0], ())):
+        work, name, known = self._work, self._name, dict[str, dict[str, Any]]()
+        for file in sorted(self._files.get(work.key(name, unit), ())):
+            if not file.endswith(SO_FAR):
                 with contextlib.suppress(DamagedTableError):
-                    kept |= self._rows_of(f"{work.plan.folder(name)}/{other}")
-        if work.retry is None or not work.was_moved_aside(name, unit):
-            return {**kept, **answered}, {}
-        rows = self._rows_of(work.table_before(name, unit))
-        drops = {key: row["drop"] for key, row in rows.items() if row.get("drop")}
+                    known |= work.known_rows(name, unit, file)
+        if self._has_rows_so_far(unit):
+            known |= work.known_rows(name, unit, work.so_far(name, unit).rpartition("/")[2])
+        if work.retry is None:
+            return known, {}
+        drops = {key: row["drop"] for key, row in known.items() if row.get("drop")}
         wanted = {k: drop for k, drop in drops.items() if work.retry.wants(name, drop["reason"])}
-        kept = {key: row for key, row in {**kept, **rows}.items() if key not in wanted}
-        # what an earlier run of this retry has answered is not asked for again
-        return {**kept, **answered}, {key: drop["attempt"] for key, drop in wanted.items()}
-
-    def _rows_of(self, table: str) -> dict[str, dict[str, Any]]:
-        rows = read_table(self._work.store, table).to_pylist()
-        return {row[self._stage.key]: row for row in rows}
+        kept = {key: row for key, row in known.items() if key not in wanted}
+        return kept, {key: drop["attempt"] for key, drop in wanted.items()}
 
     def _rows(
         self, items: Sequence[Any], excluded: Mapping[str, str] | None

@@ -1,18 +1,19 @@
 """The work folder: stage tables by chunk, and what is done.
 
-    work/listing.parquet                               the input, one row group a chunk
-    work/<stage>-<fingerprint>/000012-<key>.parquet    a stage's table for a chunk
-    work/ledger-<fingerprint>/000012-<key>.parquet     see :mod:`glit.work.ledger`
+    work/listing.parquet                                   the input, one row group a chunk
+    work/<stage>-<fingerprint>/000012-<key>.parquet        a stage's table for a chunk
+    work/<stage>-<fingerprint>/000012-<key>_<some>.parquet the same without some of its samples
+    work/<stage>-<fingerprint>/000012-<key>.so-far.parquet rows of a table that is not finished
+    work/ledger-<fingerprint>/000012-<key>.parquet         see :mod:`glit.work.ledger`
 
-A table that exists is complete; nothing else says what is done.
-
-A retry moves the tables of the chunks that it concerns aside, to ``000012-<key>.before``. They are
-missing then, so they are made again like any other, but for the rows of those that can stay.
+``<key>`` is of what the rows are made of: the chunk's images and the files that are read beside
+them. A table whose whole name is that of now is complete; nothing else says what is done. Where it
+is missing, the rows of all files with its key are known and not made again. A retry therefore only
+renames the tables that it concerns to those of rows so far.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,11 +28,10 @@ from glit.stages.plan import Plan
 from glit.storage.store import Entry, Store
 from glit.work.listing import Chunk, open_listing, read_chunk
 from glit.work.state import Retry
-from glit.work.tables import read_table, stage_table, write_table
+from glit.work.tables import read_table, read_twins, stage_table, write_table
 
 T = TypeVar("T")
-BEFORE = ".before"
-"""Ending of the names of tables that a retry moved aside."""
+SO_FAR = ".so-far.parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +55,24 @@ class Work:
     def _names(self, stage: str, chunk: Chunk) -> tuple[str, str]:
         """File name of a table, and that of one without the samples that other stages dropped;
         empty where there are no such stages."""
-        found = bool(self.plan.flow.upstream[stage])  # the first step knows of no duplicates
-        name = f"{chunk.index:06d}-{_key(chunk, self._beside(stage, chunk), duplicates=found)}"
+        key = self.key(stage, chunk)
+        # the first step knows of no duplicates
+        found = (chunk.skip, chunk.twins) if self.plan.flow.upstream[stage] else ((), ())
         reading = dict(zip(self.plan.beside, chunk.beside, strict=True))
         skipped = [reading.get(other, "") for other in self.skips_drops_of(stage)]
-        if not skipped:
-            return f"{name}.parquet", ""
-        digest = hashlib.sha256(" ".join(skipped).encode()).hexdigest()[:12]
-        return f"{name}.parquet", f"{name}_{digest}.parquet"
+        partial = f"{key}{_mark(*found, skipped)}.parquet" if skipped else ""
+        return f"{key}{_mark(*found)}.parquet", partial
+
+    def key(self, stage: str, chunk: Chunk) -> str:
+        """The beginning that all files with rows of a chunk share, as long as its images and the
+        files beside them are the same."""
+        beside = self._beside(stage, chunk)
+        key = _hash(f"{chunk.key}{beside}") if beside else chunk.key
+        return f"{chunk.index:06d}-{key}"
 
     def so_far(self, stage: str, chunk: Chunk) -> str:
-        """Return where the rows of a slow stage are kept until its chunk is finished."""
-        key = _key(chunk, self._beside(stage, chunk))
-        return f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}.so-far.parquet"
+        """Return where rows are kept until their chunk is finished."""
+        return f"{self.plan.folder(stage)}/{self.key(stage, chunk)}{SO_FAR}"
 
     def keep(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]], tokens: int = 0) -> None:
         """Add rows to those kept of a chunk that is not finished.
@@ -77,37 +82,47 @@ class Work:
             chunk: the chunk.
             rows: without drops.
             tokens: that were used for the chunk so far, in earlier runs too.
+
+        Raises:
+            DamagedTableError: of the rows so far.
         """
-        name, kept = self.so_far(stage, chunk), []
-        if self.store.exists(name):
-            with contextlib.suppress(DamagedTableError):
-                kept = read_table(self.store, name).to_pylist()
-        found = {row["sample_id"]: row for row in [*kept, *rows]}
-        columns = self.plan.flow.step(stage).columns
-        write_table(self.store, name, stage_table(columns, list(found.values()), tokens))
+        name = self.so_far(stage, chunk)
+        before = read_table(self.store, name).to_pylist() if self.store.exists(name) else []
+        kept = {row[self.plan.flow.stages[stage].key]: row for row in [*before, *rows]}
+        self._write(name, stage, chunk, list(kept.values()), tokens)
 
-    def table_before(self, stage: str, chunk: Chunk) -> str:
-        """Return where a retry moves a table, whichever images are duplicates."""
-        key = _key(chunk, self._beside(stage, chunk), duplicates=False)
-        return f"{self.plan.folder(stage)}/{chunk.index:06d}-{key}{BEFORE}"
+    def known_rows(self, stage: str, chunk: Chunk, name: str) -> dict[str, dict[str, Any]]:
+        """The rows of a file of a stage that still hold of the chunk, by sample or by path.
 
-    def move_aside(self, stage: str, chunk: Chunk) -> None:
-        """Move a table to where the retry finds the rows of before, if it is still in its place."""
+        Args:
+            stage: its name.
+            chunk: the chunk.
+            name: of a file whose name begins with the chunk's key.
+
+        Raises:
+            DamagedTableError: of the file.
+        """
+        table = read_table(self.store, f"{self.plan.folder(stage)}/{name}")
+        then, now = read_twins(table), self._twins(stage, chunk)
+        found = {row[self.plan.flow.stages[stage].key]: row for row in table.to_pylist()}
+        return {key: row for key, row in found.items() if then.get(key) == now.get(key)}
+
+    def _twins(self, stage: str, chunk: Chunk) -> dict[str, str]:
+        """By sample a hash of what its duplicates bring, for a stage to whose rows that counts."""
+        if not self._beside(stage, chunk):
+            return {}
+        return {each.sample_id: _hash(f"{each.paths}{each.labels}") for each in chunk.twins}
+
+    def set_aside(self, stage: str, chunk: Chunk) -> None:
+        """Make a table one of rows so far, if it is there: a retry makes some of them again."""
         if self.store.exists(name := self.table(stage, chunk)):
-            self.store.move(name, self.table_before(stage, chunk))
+            self.store.move(name, self.so_far(stage, chunk))
 
-    def was_moved_aside(self, stage: str, chunk: Chunk) -> bool:
-        """Return whether the retry that is going on has rows of a chunk from before."""
-        return self.retry is not None and self.store.exists(self.table_before(stage, chunk))
-
-    def partial_tables(self, stage: str) -> dict[str, list[str]]:
-        """Names of tables that hold only some of a chunk's samples, by the beginning that they
-        share with the chunk's whole table."""
+    def files_by_key(self, stage: str) -> dict[str, list[str]]:
+        """Names of all files with rows of a stage, by the :meth:`key` of their chunk."""
         found: dict[str, list[str]] = {}
         for name in self.store.names(self.plan.folder(stage)):
-            shared, mark, _ = name.removesuffix(".parquet").partition("_")
-            if mark and name.endswith(".parquet"):
-                found.setdefault(shared, []).append(name)
+            found.setdefault(name.partition(".")[0].partition("_")[0], []).append(name)
         return found
 
     def skips_drops_of(self, stage: str) -> tuple[str, ...]:
@@ -139,18 +154,18 @@ class Work:
 
     def forget_after(self, stage: str, chunks: list[Chunk]) -> None:
         """Remove what was made of these chunks' tables of a stage: one that is made anew may hold
-        other samples, as where a captioner had failed before. Where a retry has the rows of before,
-        it also has those of later stages, which stay."""
-        has_before = {f"{c.index:06d}": self.was_moved_aside(stage, c) for c in chunks}
-        flow = self.plan.flow
+        other samples, as where a captioner had failed before. Where its rows so far are kept, those
+        of later stages are kept as well."""
+        names, flow = self.store.names(self.plan.folder(stage)), self.plan.flow
+        goes_on = {f"{c.index:06d}": f"{self.key(stage, c)}{SO_FAR}" in names for c in chunks}
         later = [name for name in flow.stages if stage in flow.upstream[name]]
         for folder in [*map(self.plan.folder, later), self.ledger_folder]:
-            self._forget(folder, has_before)
+            self._forget(folder, goes_on)
 
-    def _forget(self, folder: str, has_before: Mapping[str, bool]) -> None:
+    def _forget(self, folder: str, goes_on: Mapping[str, bool]) -> None:
         for name in self.store.names(folder):
             index = name.partition("-")[0]
-            if index in has_before and not (has_before[index] and name.endswith(BEFORE)):
+            if index in goes_on and not (goes_on[index] and name.endswith(SO_FAR)):
                 self.store.remove(f"{folder}/{name}")
 
     def forget_ledger(self, chunk: Chunk) -> None:
@@ -163,13 +178,17 @@ class Work:
         ends = self.plan.flow.ends
         if len(ends) == 1:
             return f"ledger{self.plan.folder(ends[0]).removeprefix(ends[0])}"
-        together = " ".join(self.plan.fingerprints[name] for name in ends)
-        return f"ledger-{hashlib.sha256(together.encode()).hexdigest()[:12]}"
+        return f"ledger-{_hash(' '.join(self.plan.fingerprints[name] for name in ends))}"
 
     def write(self, stage: str, chunk: Chunk, rows: list[dict[str, Any]], tokens: int = 0) -> None:
         """Publish a stage's table, with the tokens that were used for it."""
-        table = stage_table(self.plan.flow.step(stage).columns, rows, tokens)
-        write_table(self.store, self.table(stage, chunk), table)
+        self._write(self.table(stage, chunk), stage, chunk, rows, tokens)
+
+    def _write(
+        self, name: str, stage: str, chunk: Chunk, rows: list[dict[str, Any]], tokens: int
+    ) -> None:
+        columns, twins = self.plan.flow.step(stage).columns, self._twins(stage, chunk)
+        write_table(self.store, name, stage_table(columns, rows, tokens, twins))
 
     def items(self, stage: str, chunk: Chunk) -> Sequence[Entry | Sample]:
         """Return the items that reach a stage: entries of the listing the first one, samples the
@@ -229,13 +248,13 @@ class Work:
                 yield replace(Ingest.sample(row), twins=twins.get(number, ()))
 
 
-def _key(chunk: Chunk, beside: list[str], *, duplicates: bool = True) -> str:
-    """The chunk's key, with files beside the images, and after duplicates were found in it."""
-    skip, twins = (chunk.skip, chunk.twins) if duplicates else ((), ())
-    if not skip and not twins and not beside:
-        return chunk.key
-    also = [(each.row, each.paths, each.labels) for each in twins] or ""
-    return hashlib.sha256(f"{chunk.key}{skip}{beside}{also}".encode()).hexdigest()[:12]
+def _mark(*parts: object) -> str:
+    """An ending of a name that tells apart what a table leaves out; empty for nothing."""
+    return f"_{_hash(str(parts))}" if any(parts) else ""
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 _open_listings: dict[tuple[str, str], pq.ParquetFile] = {}

@@ -56,6 +56,7 @@ class Twins:
 
     row: int
     """The image's row of its chunk."""
+    sample_id: str
     paths: tuple[str, ...]
     labels: tuple[str, ...]
     """What identifies the captions, regions and files of each."""

@@ -52,10 +52,6 @@ class Retry:
         return self.stage in (None, stage) and self.reason in (None, reason)
 
 
-KEEP_ALL = Retry(reason="")
-"""Tries nothing again: tables that a retry moved aside come back as they were."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
     """The record of a series of the finished dataset."""

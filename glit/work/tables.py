@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -24,17 +26,31 @@ META_ROWS = b"glit.rows"
 META_DROPS = b"glit.drops"
 META_TOKENS = b"glit.tokens"
 """Tokens of prompts and answers that a model used for the table; only in tables of such models."""
+_META_TWINS = b"glit.twins"
+"""JSON: by sample a hash of the captions, regions and files of its duplicates, of which its row is
+made too; only where there are such."""
 _READERS = 8
 
 
-def stage_table(columns: Columns, rows: Sequence[dict[str, Any]], tokens: int = 0) -> pa.Table:
+def stage_table(
+    columns: Columns,
+    rows: Sequence[dict[str, Any]],
+    tokens: int = 0,
+    twins: Mapping[str, str] = MappingProxyType({}),
+) -> pa.Table:
     """The Arrow table of a chunk, with its counts in the file's metadata."""
     drops = drops_by_reason(rows)
     counts = ",".join(f"{reason}={number}" for reason, number in sorted(drops.items()))
     metadata = {META_ROWS: str(len(rows)).encode(), META_DROPS: counts.encode()}
     metadata |= {META_TOKENS: str(tokens).encode()} if tokens else {}
+    metadata |= {_META_TWINS: json.dumps(twins, sort_keys=True).encode()} if twins else {}
     schema = stage_schema(columns).with_metadata(metadata)
     return pa.Table.from_pylist(list(rows), schema=schema)
+
+
+def read_twins(table: pa.Table) -> dict[str, str]:
+    """What a table notes of the duplicates of its samples; see :func:`stage_table`."""
+    return json.loads((table.schema.metadata or {}).get(_META_TWINS, b"{}"))
 
 
 def drops_by_reason(rows: Sequence[dict[str, Any]]) -> dict[str, int]:

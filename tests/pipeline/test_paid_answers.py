@@ -114,6 +114,27 @@ def test_a_stopped_retry_pays_for_nothing_twice(photographs, tmp_path):
     assert next(rows) == next(rows)
 
 
+def test_an_image_that_repeats_none_any_more_leaves_its_neighbours_paid(photographs, tmp_path):
+    """Its table has another name then; the rows of the other samples are those of before."""
+    names = sorted(path.name for path in photographs.iterdir())[:4]
+    for path in photographs.iterdir():
+        if path.name not in names:
+            path.unlink()
+    first, _, third, _ = (photographs / name for name in names)
+    other = first.read_bytes()
+    first.write_bytes(third.read_bytes())
+    with OutOfMoney(99) as server:
+        words = ("batch_size=1", "ingest.chunk_size=2")
+        assert build(photographs, tmp_path / "out", server, *words).counts.duplicates == 1
+        assert len(server.requests) == 3
+        first.write_bytes(other)
+        found = build(photographs, tmp_path / "out", server, *words, replace=True).counts
+        assert (found.shipped, found.duplicates) == (4, 0)
+        assert len(server.requests) == 3 + 2 + 1  # a changed chunk, and the image itself
+        build(photographs, tmp_path / "whole", server, *words)
+    assert data_bytes(tmp_path / "out") == data_bytes(tmp_path / "whole")
+
+
 def test_the_tokens_of_a_stopped_run_count_once(photographs, tmp_path):
     paid = {**ok(CAPTION)[2], "usage": {"total_tokens": 100}}
     out, words = tmp_path / "out", ("batch_size=1", "ingest.chunk_size=4")

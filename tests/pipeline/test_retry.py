@@ -219,7 +219,7 @@ def test_another_retry_keeps_what_a_stopped_one_did_and_tells_its_settings(lacki
     assert [each.settings for each in told.retries] == [{"ingest": {"min_side": 16}}]
     assert counts(told) == (3, 3, 0, 0)
     assert not status(str(out))["retrying"]
-    assert not list((out / "work").rglob("*.before"))
+    assert not list((out / "work").rglob("*so-far*"))
 
 
 def test_the_manifest_keeps_the_settings_of_the_build(lacking, tmp_path):
