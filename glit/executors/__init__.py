@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import socket
-import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Literal, NoReturn, Self, get_args
-
-import psutil
+from typing import Any, Literal, NoReturn, get_args
 
 from glit.errors import StoppedError, UserError, closest
 from glit.executors.protocols import Executor
@@ -23,9 +17,6 @@ from glit.runtime.cores import unused_allocation
 ExecutorName = Literal["ray", "local"]
 ExecutorChoice = Literal["auto", "ray", "local"]
 """``auto`` is settled by :func:`glit.executors.choice.choose_executor`."""
-_STOPPED = "stopped; what is done is kept, the same command goes on from here"
-_GRACE_S = 10.0
-"""From SIGTERM to the end; SIGKILL follows after 30 s on Slurm and Kubernetes."""
 
 
 @contextlib.contextmanager
@@ -49,20 +40,31 @@ def open_executor(
     """
     if told := unused_allocation():
         warnings.warn(told, stacklevel=3)
-    with _SigtermRaises() as sigterm:
-        executor = None
-        try:
-            executor = _make(name, num_workers, address)
-            sigterm.renew()
-            yield executor
-        except KeyboardInterrupt as error:
-            stopped = StoppedError(_STOPPED)
-            if sigterm.came:
-                stopped.exit_code = 128 + signal.SIGTERM
-            raise stopped from error
-        finally:
-            if executor is not None:
-                executor.close()
+    came: list[int] = []
+
+    def stop(signum: int, frame: Any) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Slurm sends it again
+        came.append(signum)
+        raise _Terminated
+
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM) if is_main else None
+    handler = stop if before is signal.SIG_DFL else before
+    executor = None
+    try:
+        _handle(handler)
+        executor = _make(name, num_workers, address)
+        _handle(handler)  # once more: those of Ray, which has started, print stacks
+        yield executor
+    except KeyboardInterrupt as error:
+        stopped = StoppedError("stopped; what is done is kept, the same command goes on from here")
+        if came:
+            stopped.exit_code = 128 + signal.SIGTERM
+        raise stopped from error
+    finally:
+        if executor is not None:
+            executor.close()
+        _handle(before)
 
 
 class _Terminated(KeyboardInterrupt):
@@ -71,68 +73,10 @@ class _Terminated(KeyboardInterrupt):
     caught."""
 
 
-class _SigtermRaises:
-    """Makes SIGTERM raise what Ctrl-C does within the block, once, unless the caller handles it."""
-
-    def __init__(self) -> None:
-        self.came = False
-        self._left = threading.Event()
-        self._before = self._wanted = signal.getsignal(signal.SIGTERM)
-        if threading.current_thread() is not threading.main_thread():
-            self._before = self._wanted = None
-        elif self._before is signal.SIG_DFL:
-            self._wanted = self._raise
-
-    def _raise(self, signum: int, frame: Any) -> NoReturn:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Slurm sends it again
-        self.came = True
-        raise _Terminated
-
-    def _watch(self, told: socket.socket) -> None:
-        """End the process where the block is not left in time. Python runs the handler only when
-        the main thread comes back to it, which in Ray's client may take a minute; the system tells
-        of the signal at once."""
-        with told:
-            while number := told.recv(1):
-                if number[0] == signal.SIGTERM and not self._left.wait(_GRACE_S):
-                    _end_now()
-
-    def renew(self) -> None:
-        """Once more, when Ray has started: its handlers print the stacks of native threads."""
-        if self._wanted is not None:
-            signal.signal(signal.SIGTERM, self._wanted)
-
-    def __enter__(self) -> Self:
-        self.renew()
-        if self._wanted == self._raise:
-            told, self._tell = socket.socketpair()
-            self._tell.setblocking(False)
-            self._told_before = signal.set_wakeup_fd(self._tell.fileno(), warn_on_full_buffer=False)
-            threading.Thread(target=self._watch, args=(told,), daemon=True, name="sigterm").start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._left.set()
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
-        if self._wanted == self._raise:
-            signal.set_wakeup_fd(self._told_before)
-            self._tell.close()
-
-
-def _end_now() -> None:
-    """End this process: where SIGTERM went to all processes, Ray's among them, Ray's client waits
-    for a minute for those that are gone."""
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            child.kill()
-    print(f"glit: {_STOPPED}", file=sys.stderr, flush=True)
-    os._exit(128 + signal.SIGTERM)
+def _handle(handler: Any) -> None:
+    """Handle SIGTERM with this; nothing for None, which is a handler that Python does not know."""
+    if handler is not None:
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _make(name: ExecutorName, num_workers: int | None, address: str | None) -> Executor:
