@@ -6,12 +6,11 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from glit.doctor.inputs import BuildImages
-from glit.doctor.pilot import CAPTIONS
 from glit.images import IMAGE_SUFFIXES
 from glit.inputs.files import ImageFiles
 from glit.runtime.cores import usable_cores
@@ -19,7 +18,10 @@ from glit.runtime.progress import duration
 from glit.stages import flow
 from glit.stages.plan import Recipe
 from glit.storage.members import stem
+from glit.storage.store import Store
+from glit.work.timeline import read_timelines
 
+_CAPTIONS = "captions.jsonl"
 PILOT_IMAGES = 8
 PILOT_S = 180
 """A recipe that has not finished its images by then is not measured: nobody knows how much of it
@@ -42,7 +44,7 @@ class Pace:
     seconds: float | None
     """An image, by one worker, models loaded; None where it was not measured."""
     loading_s: float
-    """Once, for all models of the recipe."""
+    """Once: the start, and all models of the recipe."""
     workers: int
     """On this machine: a processor's cores share images out, a GPU is counted as one worker."""
     why_not: str = ""
@@ -89,16 +91,12 @@ def pace(
             (inside / file).write_bytes(store.read(each.path))
         if recipe.caption.backend == "provided":
             rows = [json.dumps({"path": file, "caption": _STAND_IN}) for file in names]
-            (inside / CAPTIONS).write_text("\n".join(rows) + "\n")
-        found = _run([str(inside), f"{folder}/dataset", name, *settings])
+            (inside / _CAPTIONS).write_text("\n".join(rows) + "\n")
+        found = _timed(inside, f"{folder}/dataset", name, settings)
     if isinstance(found, str):
         return Pace(recipe=name, seconds=None, loading_s=0, workers=workers, why_not=found)
-    return Pace(
-        recipe=name,
-        seconds=sum(found["work_s"].values()) / len(sample),
-        loading_s=sum(found["loading_s"].values()),
-        workers=workers,
-    )
+    loading_s, work_s = found
+    return Pace(recipe=name, seconds=work_s / len(sample), loading_s=loading_s, workers=workers)
 
 
 def _suffix(path: str) -> str:
@@ -107,18 +105,28 @@ def _suffix(path: str) -> str:
     return found if found in IMAGE_SUFFIXES else ".png"
 
 
-def _run(arguments: list[str]) -> dict[str, Any] | str:
-    """Run the pilot: its measurement, or why there is none."""
+def _timed(
+    images: Path, output: str, recipe: str, settings: list[str]
+) -> tuple[float, float] | str:
+    """Build images in a process of its own: the seconds in which nothing but loading was done, and
+    those of work, by the build's own timeline; or why there are none."""
+    captions = images / _CAPTIONS
+    words = [str(images), "-o", output, "-r", recipe, "--executor", "local", "--quiet"]
+    words += [word for setting in settings for word in ("--set", setting)]
+    words += ["--captions", str(captions)] if captions.exists() else []
+    started = time.perf_counter()
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "glit.doctor.pilot", *arguments],
+            [sys.executable, "-m", "glit", "build", *words],
             capture_output=True, text=True, timeout=PILOT_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"its images were not done after {PILOT_S:g} s, loading of its models included"
-    lines = done.stdout.strip().splitlines()
-    if done.returncode == 0 and lines:
-        return json.loads(lines[-1])
+    seconds, runs = time.perf_counter() - started, read_timelines(Store(output).below("work"))
+    if done.returncode == 0 and runs:
+        work_s = sum(sum(stage.busy_s) for stage in runs[-1].stages.values())
+        return max(0.0, seconds - work_s), work_s
     if done.returncode < 0:
         return f"its process was killed (signal {-done.returncode}); is memory short?"
-    return (done.stderr.strip().splitlines() or ["it failed"])[-1]
+    lines = done.stderr.strip().splitlines() or ["it failed"]
+    return lines[-1].removeprefix("glit: ").replace(f"{output}: ", "").replace(f"{images}/", "")

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from glit.cli.main import app
 from glit.doctor import estimate as pace
-from glit.doctor import inputs, machine, packages, pilot
+from glit.doctor import inputs, machine, packages
 from glit.doctor.estimate import Pace
 from glit.doctor.examine import _only_scenes, build_recipes, examine
 from glit.doctor.inputs import look_at_images
@@ -28,9 +28,7 @@ MINI = load_recipe("mini")
 
 
 @pytest.mark.slow
-def test_a_build_that_would_work_is_timed_and_nothing_is_left_behind(scenes, tmp_path, monkeypatch):
-    """The docs run it in a process of its own."""
-    monkeypatch.setattr(pace, "_run", lambda words: pilot.main(*words[:3], words[3:]))
+def test_a_build_that_would_work_is_timed_and_nothing_is_left_behind(scenes, tmp_path):
     out = tmp_path / "dataset"
     done = CliRunner().invoke(
         app, ["doctor", str(scenes / "images"), "-o", str(out), "-r", "mini", "--json"]
