@@ -51,13 +51,7 @@ class Attached:
 def attach(
     dataset: Dataset, images: Sequence[str], output: Path, progress: StageProgress
 ) -> Attached:
-    """Write a dataset with the pictures that are found for it.
-
-    Args:
-        dataset: one without pictures, as ``glit export --to annotations`` writes it.
-        images: folders, globs, lists, tars or tables of pictures.
-        output: a folder that does not exist yet; it appears when everything is written.
-        progress: counts files and rows.
+    """The work of :func:`glit.api.attach`.
 
     Raises:
         InputError: the dataset has pictures, no picture is found for any sample, or there are none.

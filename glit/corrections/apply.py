@@ -66,17 +66,7 @@ def apply_corrections(
     judged: Path | None = None,
     verdicts: Sequence[Path] = (),
 ) -> Applied:
-    """Apply corrections to a dataset and write the result as a new one.
-
-    Args:
-        dataset: the one that was corrected, of the schema version of this glit.
-        output: a folder that does not exist yet; it appears when everything is written.
-        corrections: files of ``glit pairs correct``; of a sample in several the last file's.
-        progress: counts the rows.
-        matcher: name or folder of the dataset's matcher, if its recipe's name does not find it.
-        judged: the opinions of a model; the pairs that it names in place of wrong ones are taken,
-            if few of them are proved to be wrong. A person's correction of a sample goes first.
-        verdicts: of people on these repairs, as ``glit pairs certify --of repairs`` plans them.
+    """The work of :func:`glit.api.apply_corrections`.
 
     Raises:
         InputError: it is not proved that the repairs are right; a line is not a correction or does

@@ -61,24 +61,18 @@ def certify(
     processes: int = 1,
     report: Callable[[int], None] = lambda rows: None,
 ) -> Outcome:
-    """Make the plan of an audit, or tell what its verdicts prove.
+    """The work of :func:`glit.api.certify`.
 
     Args:
         dataset: a finished one.
-        verdicts: the files of the people who judged. A first one that does not exist is written:
-            it then holds the plan alone.
+        verdicts: files of the people who judged. A first one that does not exist is written: it
+            then holds the plan alone.
         given: fields of :class:`glit.verdicts.record.Claim`; those of a plan that is there already
             must be the same.
-        judged: a model's opinions on all items, which narrow the bounds; the same for the plan and
-            for its verdicts.
-        output: write the dataset with its certificate; a folder that does not exist yet.
-        processes: how many write files.
-        report: called with so many more rows that are written.
-
-    Raises:
-        InputError: a value is impossible or not the plan's, a file is no audit or of another
-            dataset; with an output, the claim is not proved.
-        DatasetError: a file of the dataset is damaged.
+        judged: a model's opinions on all items, which narrow the bounds.
+        output: the folder of the certified dataset.
+        processes: number that write files.
+        report: called with the number of more rows that are written.
     """
     first, *others = verdicts
     if not first.exists():

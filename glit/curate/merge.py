@@ -45,12 +45,7 @@ _KEPT = (
 
 
 def merge(datasets: Sequence[Dataset], output: Path, progress: StageProgress) -> Manifest:
-    """Write the rows of datasets, one after another; of a repeated sample the first. The manifest.
-
-    Args:
-        datasets: finished ones of the same columns and tokenizer.
-        output: a folder that does not exist yet; it appears when everything is written.
-        progress: counts the rows.
+    """The work of :func:`glit.api.merge`; the new manifest.
 
     Raises:
         InputError: the datasets do not fit together, or the folder exists.

@@ -50,20 +50,8 @@ def pair_again(
     processes: int = 1,
     report: Report = lambda rows: None,
 ) -> Manifest:
-    """Write the dataset with other pairs; the new manifest.
-
-    Args:
-        dataset: a finished one.
-        output: a folder that does not exist yet; it appears when everything is written.
-        recipe: whose ``[pair]`` table is taken; without it, the dataset's own.
-        settings: ``pair.key=value``.
-        processes: how many write files; more than one want a main module that can be imported.
-        report: called with so many more rows that are finished.
-
-    Raises:
-        InputError: the folder exists, or the dataset is of captions alone.
-        RecipeError: a setting cannot be, or the scores do not suffice for it.
-        DatasetError: a file of the dataset is damaged.
+    """The work of :func:`glit.api.pair`; the new manifest. ``report`` gets the number of more
+    finished rows.
     """
     with new_folder(output) as folder:
         require_regions(dataset.manifest, dataset.path, wanted_by="glit pair wants")

@@ -151,20 +151,7 @@ class Wanted:
 def write_references(
     wanted: Wanted, output: Path, progress: StageProgress, *, model: str = ""
 ) -> Written:
-    """Write the list of some images.
-
-    Args:
-        wanted: the images.
-        output: the file, replaced if it is there.
-        progress: counts the images.
-        model: whose embeddings of the images the list holds too: a name, a folder, a run or a
-            hub id; empty for none.
-
-    Raises:
-        InputError: there are no images, or none can be used.
-        WeightsError: there is no such model.
-        RunError: an embedding is not finite.
-    """
+    """The work of :func:`glit.api.references`."""
     data, written = _made(wanted, progress, model=model)
     Store(output.parent).write(output.name, data)
     return written
@@ -258,14 +245,7 @@ def find_overlaps(
     model: str,
     cosine: float,
 ) -> Iterator[Overlap]:
-    """The samples of a finished dataset that a list holds, in order.
-
-    Args:
-        dataset: whose images are compared.
-        references: the list.
-        progress: counts the images.
-        model: the list's, whose embeddings are compared too; empty compares none.
-        cosine: from which two embeddings mean the same.
+    """The samples of a dataset that a list holds, in order; see :func:`glit.api.overlap`.
 
     Raises:
         InputError: the list has no embeddings of this model.

@@ -94,17 +94,8 @@ class RowSelection:
 def select_rows(
     dataset: Dataset, output: Path, choice: RowSelection, progress: StageProgress
 ) -> dict[str, Manifest]:
-    """Write the chosen rows; the manifest of every part by its name, "" for a dataset of one.
-
-    Args:
-        dataset: a finished one.
-        output: a folder that does not exist yet; it appears when everything is written.
-        choice: the rows.
-        progress: counts them.
-
-    Raises:
-        UserError: DuckDB does not accept the SQL, no row is chosen, or the folder exists.
-        DatasetError: a file of the dataset is damaged.
+    """The work of :func:`glit.api.select`; the manifest of every part by its name, "" for a dataset
+    of one.
     """
     with new_folder(output) as folder:
         with connect(dataset) as connection:

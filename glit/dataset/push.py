@@ -65,10 +65,10 @@ def push(
     licence: str = "",
     pictures: Callable[[], Mapping[str, bytes]] = dict,
 ) -> Pushed:
-    """Upload what is missing of a finished dataset; see :func:`glit.api.push`.
+    """The work of :func:`glit.api.push`.
 
     Args:
-        dataset: see there; so are ``repository``, ``told``, ``private`` and ``licence``.
+        dataset: the folder; ``repository``, ``told``, ``private`` and ``licence`` are as there.
         pictures: gives the pictures that the card shows, by their path in the repository; asked
             once the dataset has been checked, unless the card shows some already.
     """

@@ -81,11 +81,7 @@ _REPEATED = """
 
 
 def verify(output: str, progress: StageProgress | None = None) -> Iterator[str]:
-    """Yield every breach of the format's promises, one line each.
-
-    Args:
-        output: a dataset's folder or address.
-        progress: what to tell.
+    """Yield the lines of :func:`glit.api.verify` one by one.
 
     Raises:
         UserError: there is no finished dataset.

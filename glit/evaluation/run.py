@@ -82,26 +82,7 @@ def evaluate(
     report: Callable[[Result], None] | None = None,
     progress: StageProgress | None = None,
 ) -> list[Result]:
-    """Measure several models on the same collection, one after the other.
-
-    Args:
-        task: one of TASKS.
-        models: built-in names, folders, runs, hub ids.
-        dataset: a glit dataset, or the annotations of a public one; for ``classify`` a folder of
-            classes.
-        config: settings.
-        kind: ``glit``, or the format of the annotations.
-        images: image folder of the annotations.
-        split: parts of the annotations, several joined by ``+``.
-        checkpoint: which one of a run is measured.
-        false_sentences: JSON lines for ``robustness``, the truth of scenes, or a dataset with the
-            column ``negatives``, in place of drawn ones.
-        neighbours: of ``retrieval``: how many right and how many wrong queries to keep.
-        report: called with every result as it comes.
-        progress: told which model is loaded, then of texts and images.
-
-    Raises UserError for a model, a dataset or a setting that cannot be used.
-    """
+    """The work of :func:`glit.api.evaluate`. ``report`` gets every result as it comes."""
     if task not in TASKS:
         raise UserError(f"{task!r}: wanted one of {', '.join(TASKS)}")
     if checkpoint not in ("best", "last"):

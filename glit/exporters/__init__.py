@@ -97,20 +97,8 @@ def export(
     thumbnails: bool = True,
     report: Report = lambda rows: None,
 ) -> None:
-    """Write a dataset in another format.
-
-    Args:
-        dataset: a finished one.
-        to: a key of :data:`EXPORTERS`.
-        output: a folder that does not exist yet; it appears when everything is written.
-        embeddings: the CLIP whose image embeddings go in beside, if the format takes them.
-        grid: False leaves out the regions of the grid; not for formats with all columns.
-        reencode: write pictures that are not JPEG, PNG or WebP as PNG; without it a warning says
-            how many of them the format's readers may not take. Not for formats with all columns.
-        images: False leaves out the pictures, if the format can; their hashes and thumbnails then
-            go in.
-        thumbnails: False leaves out the thumbnails too.
-        report: called with so many more rows that are written.
+    """The work of :func:`glit.api.export`. ``report`` gets the number of more rows that are
+    written.
 
     Raises:
         InputError: no such format, the folder exists, the format takes no embeddings or has all

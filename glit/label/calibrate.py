@@ -80,12 +80,7 @@ class _Case:
 def calibrate(
     dataset: Dataset, verdicts: Mapping[tuple[str, int], JudgedPair], config: PairConfig
 ) -> CalibrationReport:
-    """Fit probability and support to verdicts.
-
-    Args:
-        dataset: the dataset whose pairs were judged, or one that glit pair made from it.
-        verdicts: by sample and sentence.
-        config: the rule.
+    """The work of :func:`glit.api.calibrate`, with verdicts by sample and sentence, and the rule.
 
     Raises:
         InputError: verdicts are of other samples, or too few.

@@ -53,17 +53,8 @@ def add(
     limit: int | None = None,
     limits: Limits | None = None,
 ) -> Added:
-    """Add the images to a dataset that came into its folder since.
-
-    Images of the dataset that have changed or are gone keep their samples as they were made.
-    Calling it again after it was stopped goes on where that was.
-
-    Args:
-        output: a finished dataset whose ``work/`` is still there.
-        executor: where to run.
-        progress: what to tell.
-        limit: only the first new images by their paths; None takes all.
-        limits: when the run stops by itself.
+    """The work of :func:`glit.api.add`. Calling it again after it was stopped goes on where that
+    was.
 
     Raises:
         UserError: models or glit changed since the build, or there is nothing finished to add to.

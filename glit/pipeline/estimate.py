@@ -84,19 +84,7 @@ def estimate(
     price: float | None = None,
     rates: Mapping[str, float] | None = None,
 ) -> BuildEstimate:
-    """Estimate a build of many images from a finished build of a few.
-
-    Args:
-        dataset: the small build, a finished dataset with its work folder.
-        images: of the large build.
-        machines: of the large build.
-        price: of a GPU hour; without GPUs, of an hour of the machine.
-        rates: samples a second of a stage, by one GPU, core or server, that replace the measured
-            ones.
-
-    Raises:
-        UserError: the build did not note its times, or a number or a stage is impossible.
-    """
+    """The work of :func:`glit.api.estimate`."""
     _require(images > 0, "images", images, "1 or more")
     _require(machines.gpus >= 0 and machines.cores >= 0, "machines", machines, "0 or more of each")
     _require(price is None or 0 <= price < float("inf"), "price", price, "0 or more")
