@@ -18,10 +18,11 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import IO, Any, Literal, get_args
 
 from glit.dataset.by_hand import review
 from glit.errors import InputError
+from glit.verdicts.lines import append_line, end_of_lines
 
 FORMAT, VERSION = "glit-corrections", 1
 _OPENING = json.dumps({"format": FORMAT})[:-1].encode()
@@ -242,21 +243,11 @@ def read_corrections(file: Path, dataset: str) -> tuple[list[Line], bool, str]:
         data = file.read_bytes()
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror or error})") from error
-    end = _end(data)
+    end = end_of_lines(data)
     lines = _parsed(data[:end], file, 0, dataset)
     if not lines:
         raise InputError(f"{file}: holds no correction")
     return lines, end < len(data), hashlib.sha256(data).hexdigest()
-
-
-def _end(data: bytes) -> int:
-    """Return where the last whole line ends; one without a line break is whole if it is JSON."""
-    start = data.rfind(b"\n") + 1
-    try:
-        json.loads(data[start:])
-    except (ValueError, RecursionError):
-        return start
-    return len(data)
 
 
 def _parsed(data: bytes, file: Path, before: int, dataset: str) -> list[Line]:
@@ -314,7 +305,7 @@ class Journal:
         """
         with self._lock:
             if self._file.exists():
-                with self._open(os.O_RDWR):
+                with self._open():
                     pass
 
     def add(self, sample_id: str, state: State, did: Did, *, seen: int) -> None:
@@ -324,11 +315,11 @@ class Journal:
             InputError: somebody else has changed the sample since ``seen`` lines, or the file
                 cannot be written.
         """
-        with self._lock, self._open(os.O_RDWR | os.O_CREAT) as handle:
+        with self._lock, self._open() as stream:
             _, number, by = self.of(sample_id)
             if number != seen:
                 raise InputError(f"{by} changed this image meanwhile; what you see now includes it")
-            self._write(handle, sample_id, state, did)
+            self._write(stream, sample_id, state, did)
 
     def undo(self, among: Container[str]) -> str:
         """Append the state before this person's last line that was not undone; its sample.
@@ -339,7 +330,7 @@ class Journal:
         """
         if not self._file.exists():
             raise InputError("nothing is left to undo")
-        with self._lock, self._open(os.O_RDWR) as handle:
+        with self._lock, self._open() as stream:
             if not self._mine:
                 raise InputError("nothing is left to undo")
             sample_id, before = self._mine[-1]
@@ -347,42 +338,40 @@ class Journal:
                 raise InputError("the last step is of a sample that --where leaves out")
             if (by := self.of(sample_id)[2]) != self._by:
                 raise InputError(f"{by} changed that image since; correct it there")
-            self._write(handle, sample_id, before, "undo")
+            self._write(stream, sample_id, before, "undo")
         return sample_id
 
     @contextlib.contextmanager
-    def _open(self, flags: int) -> Iterator[int]:
+    def _open(self) -> Iterator[IO[bytes]]:
         """The file, locked, with what others appended read; without an unfinished line."""
         try:
-            handle = os.open(self._file, flags | os.O_APPEND | os.O_CLOEXEC, 0o666)
-            try:
+            with self._file.open("a+b", buffering=0) as stream:
                 with contextlib.suppress(OSError):  # a file system without locks
-                    fcntl.flock(handle, fcntl.LOCK_EX)
-                self._catch_up(handle)
-                yield handle
-            finally:
-                os.close(handle)
+                    fcntl.flock(stream, fcntl.LOCK_EX)
+                self._catch_up(stream)
+                yield stream
         except OSError as error:
             raise InputError(
                 f"{self._file}: cannot be written ({error.strerror or error})"
             ) from error
 
-    def _catch_up(self, handle: int) -> None:
-        size = os.fstat(handle).st_size
-        if size < self._size:
+    def _catch_up(self, stream: IO[bytes]) -> None:
+        if stream.seek(0, os.SEEK_END) < self._size:
             raise InputError(f"{self._file}: was cut or replaced meanwhile; start glit again")
-        data = os.pread(handle, size - self._size, self._size)
-        end = _end(data)
-        if not (data[end:].startswith(_OPENING) or _OPENING.startswith(data[end:])):
-            raise InputError(f"{self._file}: its last line is no correction")
+        stream.seek(self._size)
+        data = stream.read()
+        try:
+            end = end_of_lines(data, opening=_OPENING)
+        except ValueError as error:
+            raise InputError(f"{self._file}: {error}") from error
         lines = _parsed(data[:end], self._file, self._num_lines, self._dataset)
         if end < len(data):  # its writer died: the lock is ours
             self.cut = True
-            os.ftruncate(handle, self._size + end)
+            stream.truncate(self._size + end)
         elif data and not data.endswith(b"\n"):
-            end += os.write(handle, b"\n")
+            end += stream.write(b"\n")
         self._num_lines += len(data[:end].splitlines())
-        self._size += end
+        self._size = stream.seek(self._size + end)
         for line in lines:
             self._note(line)
 
@@ -393,19 +382,12 @@ class Journal:
             self._mine.append((line.sample_id, self.of(line.sample_id)[0]))
         self._of.setdefault(line.sample_id, []).append(line)
 
-    def _write(self, handle: int, sample_id: str, state: State | None, did: Did) -> None:
+    def _write(self, stream: IO[bytes], sample_id: str, state: State | None, did: Did) -> None:
         said = {
             "format": FORMAT, "schema_version": VERSION, "dataset": self._dataset, "by": self._by,
             "at": datetime.now(UTC).isoformat(timespec="seconds"), "sample_id": sample_id,
             "did": did, "state": None if state is None else state.as_json(),
         }  # fmt: skip
-        data = (json.dumps(said) + "\n").encode()
-        try:
-            if os.write(handle, data) < len(data):
-                raise OSError(28, "No space left on device")
-            os.fsync(handle)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(handle, self._size)
-            raise
-        self._catch_up(handle)
+        append_line(stream, (json.dumps(said) + "\n").encode())
+        stream.seek(self._size)
+        self._catch_up(stream)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
-import json
-import os
-from dataclasses import asdict, dataclass
+import codecs
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from glit.errors import InputError, cut
-from glit.plain import from_plain, limited
+from glit.errors import InputError
+from glit.plain import limited
+from glit.verdicts.lines import appending, end_of_lines, line_of, parsed
 
-_LONGEST_LINE = 1 << 16
-_OPENING = '{"sample_id"'
+_OPENING = b'{"sample_id"'
 """The beginning of a line; another last line is not glit's to remove."""
 
 Verdict = Literal["right", "wrong", "none", "false"]
@@ -52,68 +50,31 @@ def read_verdicts(file: Path) -> dict[tuple[str, int], JudgedPair]:
     if not file.exists():
         return found
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        data = file.read_bytes().removeprefix(codecs.BOM_UTF8)
+        end = end_of_lines(data, opening=_OPENING)
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read ({error})") from error
-    *lines, last = text.split("\n")
-    if _is_verdict(last) or not (last.startswith(_OPENING) or _OPENING.startswith(last)):
-        lines.append(last)
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(data[:end].split(b"\n"), start=1):
         if line.strip():
-            labelled = _parsed(line, f"{file}, line {number}")
-            found[labelled.key] = labelled
+            try:
+                pair = parsed(line, JudgedPair)
+            except ValueError as error:
+                raise InputError(
+                    f"{file}, line {number}: not a verdict on a pair ({error})"
+                ) from error
+            found[pair.key] = pair
     return found
 
 
-def add_verdict(file: Path, labelled: JudgedPair) -> None:
+def add_verdict(file: Path, pair: JudgedPair) -> None:
     """Append a line, on disk when this returns; of one that cannot be written nothing is left.
 
     Raises:
         InputError: the file cannot be written.
     """
-    line = (json.dumps(asdict(labelled)) + "\n").encode()
     try:
-        with file.open("a+b", buffering=0) as stream:
-            before = _end_of_lines(stream)
-            try:
-                written = 0
-                while written < len(line):
-                    written += stream.write(line[written:]) or 0
-                os.fsync(stream.fileno())
-            except OSError:
-                stream.truncate(before)
-                raise
+        file.touch()
     except OSError as error:
         raise InputError(f"{file}: cannot be written ({error.strerror or error})") from error
-
-
-def _end_of_lines(stream: io.FileIO) -> int:
-    """The size of a file whose last line is finished, or has been removed if it was none."""
-    size = stream.seek(0, os.SEEK_END)
-    start = max(0, size - _LONGEST_LINE)
-    stream.seek(start)
-    tail = stream.read(size - start) or b""
-    last = tail[tail.rfind(b"\n") + 1 :]
-    if not last:
-        return size
-    if _is_verdict(last.decode("utf-8", "replace")):
-        stream.write(b"\n")
-        return size + 1
-    size -= len(last)
-    stream.truncate(size)
-    return size
-
-
-def _is_verdict(line: str) -> bool:
-    try:
-        _parsed(line, "")
-    except InputError:
-        return False
-    return True
-
-
-def _parsed(line: str, where: str) -> JudgedPair:
-    try:
-        return from_plain(JudgedPair, json.loads(line))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not a verdict on a pair ({cut(str(error))})") from error
+    with appending(file, opening=_OPENING) as append:
+        append(line_of(pair))

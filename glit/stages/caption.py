@@ -6,8 +6,8 @@ import dataclasses
 import hashlib
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -18,10 +18,8 @@ from glit.backends.base import Backend
 from glit.backends.captioners import CAPTIONERS
 from glit.backends.captioners.enlarging import limited_size
 from glit.backends.protocols import (
-    Captioner,
     CaptionerConfig,
     CaptionLookup,
-    ContinuousCaptioner,
     RawCaption,
     Usage,
     usage_of,
@@ -34,10 +32,18 @@ from glit.errors import UserError
 from glit.images import Pixels
 from glit.plain import limited
 from glit.recipes.config import Choice, file_name, require_value
-from glit.stages.base import Outcome, Stage, isolate
-from glit.stages.captions_at_work import answered, is_worth_retrying
+from glit.stages.asking import (
+    SECOND_TRY_TEMPERATURE,
+    Answer,
+    InBatches,
+    Model,
+    Request,
+    Talk,
+    asked,
+)
+from glit.stages.base import Outcome, Stage
 from glit.stages.given_captions import look_up
-from glit.stages.image_source import ImageSource, loaded_batches
+from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan
 from glit.storage.members import is_utf8
 from glit.text.faults import caption_fault, repeats_marks, says_unseen
@@ -45,7 +51,7 @@ from glit.text.sentences import make_splitter
 from glit.text.spans import Span
 from glit.text.structured import plain_answer
 
-SECOND_TRY_TEMPERATURE = 0.7
+_RETRIED = ("empty_caption", "refusal", "looping", "wrong_language", "garbled_caption")
 _TEXT_ONLY_AFTER = 3
 """First answers that all say that no image came, and stop the build."""
 
@@ -140,24 +146,16 @@ class CaptionStage(Stage):
         backend = cls.backend(config)
         splitter = make_splitter(plan.recipe.split.splitter, plan.recipe.split.language)
         if backend.reads != "pixels":
-            found = LookUpCaptions(backend.make(plan.brought))
-            return AddShort(found, splitter) if config.short else found
+            return LookUpCaptions(backend.make(plan.brought), splitter if config.short else None)
         model = plan.models.get("captioner")
-        captioner = backend.make(config, model, plan.prompt)
-        asked = {"": plan.prompt, **plan.further_prompts}
-        stages = [
-            (StreamCaptions if backend.continuous else WriteCaptions)(
-                config,
-                captioner.asking(prompt) if kind else captioner,
-                revision=model.revision if model else "",
-                prompt=prompt,
-                splitter=splitter,
-                language=plan.recipe.split.language,
-            )
-            for kind, prompt in asked.items()
-        ]
-        written = WriteKinds(config.kinds, stages) if config.kinds else stages[0]
-        return AddShort(written, splitter) if config.short else written
+        return WriteCaptions(
+            config,
+            backend.make(config, model, plan.prompt),
+            prompts={"": plan.prompt, **plan.further_prompts},
+            revision=model.revision if model else "",
+            splitter=splitter,
+            language=plan.recipe.split.language,
+        )
 
     @classmethod
     def row(cls, sample: Sample) -> dict[str, Any]:
@@ -189,16 +187,37 @@ class KeepCaptions(CaptionStage):
         return dataclasses.replace(super().with_row(sample, row), extra=extra)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What one kind of caption is written by."""
+
+    model: Model
+    prompt: str
+    prompt_sha256: str
+
+
 class WriteCaptions(CaptionStage):
-    """Asks the captioner, checks the captions, and asks once more where one fails."""
+    """Asks the captioner, checks the captions, and asks once more where one fails.
+
+    With several kinds there is a request for each, and the first becomes ``caption``. An image for
+    which one of them cannot be used is dropped, so that a retry asks again.
+
+    Args:
+        config: of the stage.
+        captioner: the model, with the first of the prompts.
+        prompts: by the kinds of captions, the first one's under an empty name.
+        revision: of the model.
+        splitter: finds the sentences of captions.
+        language: of the captions.
+    """
 
     def __init__(
         self,
         config: CaptionConfig,
         captioner: Any,
         *,
+        prompts: Mapping[str, str],
         revision: str,
-        prompt: str,
         splitter: Callable[[str], list[Span]],
         language: str,
     ) -> None:
@@ -207,51 +226,55 @@ class WriteCaptions(CaptionStage):
         self._captioner = captioner
         self._splitter = splitter
         self._revision = revision
-        self._prompt = prompt
         self._unseen: int | None = 0
-        self._prompt_sha256 = hashlib.sha256(prompt.encode()).hexdigest()
+        self._asked: list[_Asked] = []
+        for kind, prompt in prompts.items():
+            view = captioner.asking(prompt) if kind else captioner
+            model = view if hasattr(view, "submit") else InBatches(view, config.batch_size)
+            digest = hashlib.sha256(prompt.encode()).hexdigest()
+            self._asked.append(_Asked(model=model, prompt=prompt, prompt_sha256=digest))
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        for batch in loaded_batches(samples, images, self._config.batch_size):
-            yield from self._batch(batch)
+        return asked(samples, self._talk, images, reason="captioner_error")
 
     def usage(self) -> Usage:
         return usage_of(self._captioner)
 
-    def _batch(self, batch: list[tuple[Sample, Pixels | Drop]]) -> Iterator[Outcome]:
-        outcomes: dict[int, Outcome] = {
-            index: image for index, (_, image) in enumerate(batch) if isinstance(image, Drop)
-        }
+    def _talk(self, sample: Sample) -> Talk:
+        outcomes: dict[int, Outcome] = {}
+        numbers = range(len(self._asked))
         for attempt in (0, 1):
-            todo = [
-                index
-                for index in range(len(batch))
-                if index not in outcomes or (attempt and is_worth_retrying(outcomes[index]))
-            ]
-            asked = [(*batch[index], attempt) for index in todo]
-            if asked:
-                answers = isolate(asked, self._ask, reason="captioner_error")
-                for index, answer in zip(todo, answers, strict=True):
-                    outcomes[index] = self.checked(batch[index][0], answer, attempt)
-        return (outcomes[index] for index in range(len(batch)))
+            todo = [n for n in numbers if not attempt or is_worth_retrying(outcomes[n])]
+            answers = yield [self._request(self._asked[n], attempt) for n in todo]
+            for number, answer in zip(todo, answers, strict=True):
+                of = self._asked[number]
+                outcomes[number] = self._checked(sample, of, answer, attempt)
+        made = outcomes[0]
+        if self._config.kinds:
+            made = sample
+            for kind, number in zip(self._config.kinds, numbers, strict=True):
+                if isinstance(made, Sample):
+                    made = with_written(made, outcomes[number], kind)
+        if self._config.short and isinstance(made, Sample):
+            return with_short(made, self._splitter)
+        return made
 
-    def _ask(self, asked: Sequence[tuple]) -> list[RawCaption]:
-        captioner: Captioner = self._captioner
-        images = [_shrunk(image, self._config.max_image_side) for _, image, _ in asked]
-        seeds = [_seed(sample, attempt) for sample, _, attempt in asked]
-        return captioner.caption(images, seeds=seeds, temperature=self._temperature(asked[0][2]))
-
-    def _temperature(self, attempt: int) -> float:
+    def _request(self, of: _Asked, attempt: int) -> Request:
         wanted = self._config.temperature
-        return max(SECOND_TRY_TEMPERATURE, wanted) if attempt else wanted
+        return Request(
+            model=of.model,
+            temperature=max(SECOND_TRY_TEMPERATURE, wanted) if attempt else wanted,
+            attempt=attempt,
+            see=partial(_shrunk, max_side=self._config.max_image_side),
+        )
 
-    def checked(self, sample: Sample, answer: RawCaption | Drop, attempt: int) -> Outcome:
+    def _checked(self, sample: Sample, of: _Asked, answer: Answer, attempt: int) -> Outcome:
         """The sample with its caption, or why it cannot be used."""
         if isinstance(answer, Drop):
             return dataclasses.replace(answer, attempt=attempt)
         found = plain_answer(
             answer.text, structured=self._config.structured, tokens=answer.control_tokens,
-            prompt=self._prompt,
+            prompt=of.prompt,
         )  # fmt: skip
         unseen = says_unseen(answer.text if found is None else found.text)
         if not attempt:
@@ -290,7 +313,7 @@ class WriteCaptions(CaptionStage):
             kind=self._config.backend,
             model=self._config.model,
             revision=self._revision,
-            prompt_sha256=self._prompt_sha256,
+            prompt_sha256=of.prompt_sha256,
             trimmed=answer.cut,
             tokens=_tokens_within(answer, text),
         )
@@ -314,80 +337,36 @@ class WriteCaptions(CaptionStage):
             )
 
 
-class StreamCaptions(WriteCaptions):
-    """A :class:`WriteCaptions` for a captioner that takes images one by one."""
+class LookUpCaptions(CaptionStage):
+    """Takes the user's own captions; they are trusted, only emptiness is a fault.
 
-    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        return (outcome for [outcome] in answered([self], samples, images))
-
-    def submit(self, sample: Sample, image: Pixels, attempt: int) -> Future[RawCaption]:
-        """Ask for a sample's caption."""
-        captioner: ContinuousCaptioner = self._captioner
-        return captioner.submit(
-            _shrunk(image, self._config.max_image_side),
-            seed=_seed(sample, attempt),
-            temperature=self._temperature(attempt),
-        )
-
-
-class WriteKinds(CaptionStage):
-    """Captions of several kinds by one model, a request for each; the first becomes ``caption``.
-
-    An image for which one of them cannot be used is dropped, so that a retry asks again.
+    Args:
+        lookup: finds them.
+        short_by: finds the sentences of captions, of which the first is a short one for images
+            that have none; None adds none.
     """
 
-    def __init__(self, kinds: Sequence[str], stages: Sequence[WriteCaptions]) -> None:
-        self._kinds, self._stages = kinds, stages
-
-    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        for sample, outcomes in zip(samples, self._written(samples, images), strict=True):
-            made: Outcome = sample
-            for kind, outcome in zip(self._kinds, outcomes, strict=True):
-                made = with_written(made, outcome, kind) if isinstance(made, Sample) else made
-            yield made
-
-    def usage(self) -> Usage:
-        used = [stage.usage() for stage in self._stages]
-        return Usage(*(sum(each) for each in zip(*used, strict=True)))
-
-    def _written(
-        self, samples: Sequence[Sample], images: ImageSource
-    ) -> Iterator[Sequence[Outcome]]:
-        """The outcome of each kind, by sample."""
-        streams = [stage for stage in self._stages if isinstance(stage, StreamCaptions)]
-        if len(streams) == len(self._stages):
-            return answered(streams, samples, images)
-        return zip(*(stage.process(samples, images) for stage in self._stages), strict=True)
-
-
-class AddShort(CaptionStage):
-    """Gives images without a caption of the kind ``short`` the first sentence of ``caption``."""
-
-    def __init__(self, stage: CaptionStage, splitter: Callable[[str], list[Span]]) -> None:
-        self._stage, self._splitter = stage, splitter
-
-    def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        for outcome in self._stage.process(samples, images):
-            yield with_short(outcome, self._splitter) if isinstance(outcome, Sample) else outcome
-
-    def usage(self) -> Usage:
-        return self._stage.usage()
-
-
-class LookUpCaptions(CaptionStage):
-    """Takes the user's own captions; they are trusted, only emptiness is a fault."""
-
-    def __init__(self, lookup: CaptionLookup) -> None:
-        self._lookup = lookup
+    def __init__(
+        self, lookup: CaptionLookup, short_by: Callable[[str], list[Span]] | None = None
+    ) -> None:
+        self._lookup, self._short_by = lookup, short_by
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
         found = look_up(self._lookup, samples, images)
         for sample, texts in zip(samples, found, strict=True):
             if isinstance(texts, Drop):
                 yield texts
-            else:
-                strip = self._lookup.strips
-                yield with_provided(sample, texts, name=self._lookup.name, strip=strip)
+                continue
+            strip = self._lookup.strips
+            made = with_provided(sample, texts, name=self._lookup.name, strip=strip)
+            if self._short_by is not None and isinstance(made, Sample):
+                made = with_short(made, self._short_by)
+            yield made
+
+
+def is_worth_retrying(outcome: Outcome) -> bool:
+    """Return whether the model may answer better when it is asked once more."""
+    return isinstance(outcome, Drop) and outcome.reason in _RETRIED
 
 
 def trim_to_sentence(text: str, splitter: Callable[[str], list[Span]]) -> str:
@@ -410,11 +389,6 @@ def _tokens_within(answer: RawCaption, text: str) -> tuple[Token, ...] | None:
         for each, before in zip(answer.tokens, (None, *answer.tokens), strict=False)
         if each.char_end > start and (before is None or before.char_end < start + len(text))
     )
-
-
-def _seed(sample: Sample, attempt: int) -> int:
-    """Depends on the sample and the attempt alone, not on order or batch."""
-    return (int(sample.sample_id[:8], 16) + attempt) & 0x7FFF_FFFF
 
 
 def _shrunk(image: Pixels, max_side: int) -> Pixels:

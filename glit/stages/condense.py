@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,9 +15,9 @@ from glit.data.records import Drop, Sample
 from glit.data.schema import ABOUT_CAPTIONS, CAPTIONS
 from glit.plain import limited
 from glit.recipes.config import Choice
+from glit.stages.asking import SECOND_TRY_TEMPERATURE, Request, Talk, asked, without_text
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
-from glit.stages.language_model import TextQuestion, answers
 from glit.stages.plan import Plan, Recipe
 from glit.storage.members import is_utf8
 from glit.text.condensed import condensed_text, invented_words
@@ -112,38 +113,32 @@ class CondenseStage(Stage):
         return usage_of(self._model)
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        made: dict[int, Outcome] = {}
-        todo = {at: "" for at, sample in enumerate(samples) if not _has_short(sample)}
+        return asked(samples, self._talk)
+
+    def _talk(self, sample: Sample) -> Talk:
+        outcome: Outcome = sample
+        remark = None if _has_short(sample) else ""
         for attempt in (0, 1):
-            tries = self._tried(samples, todo, attempt)
-            made |= {at: outcome for at, (outcome, _) in tries.items()}
-            todo = {at: remark for at, (_, remark) in tries.items() if remark is not None}
-        return (made.get(at, sample) for at, sample in enumerate(samples))
+            if remark is not None:
+                [raw] = yield [self._request(sample, remark, attempt)]
+                if isinstance(raw := without_text(raw), Drop):
+                    outcome, remark = dataclasses.replace(raw, attempt=attempt), ""
+                else:
+                    outcome, remark = self._outcome(sample, raw)
+        return outcome
 
-    def _tried(
-        self, samples: Sequence[Sample], todo: Mapping[int, str], attempt: int
-    ) -> dict[int, tuple[Outcome, str | None]]:
-        """Return the result of :meth:`_outcome` for each sample, by its number.
-
-        Args:
-            samples: all of them.
-            todo: numbers of those that are asked for, with a remark on the answer before.
-            attempt: 0, then 1.
-        """
-        questions = {at: self._question(samples[at], remark) for at, remark in todo.items()}
-        found = answers(self._model, questions, attempt=attempt)
-        return {at: self._outcome(samples[at], answer) for at, answer in found.items()}
-
-    def _question(self, sample: Sample, remark: str) -> TextQuestion:
+    def _request(self, sample: Sample, remark: str, attempt: int) -> Request:
         assert sample.caption is not None
         parts = filter(None, [self._instruction, remark, sample.caption.text])
-        return TextQuestion(sample=sample, prompt="\n\n".join(parts))
+        return Request(
+            model=self._model.asking("\n\n".join(parts)),
+            temperature=SECOND_TRY_TEMPERATURE * attempt,
+            attempt=attempt,
+        )
 
-    def _outcome(self, sample: Sample, raw: RawCaption | Drop) -> tuple[Outcome, str | None]:
-        """The sample with its short caption, or why there is none; and what the model is told if
-        it is asked once more, None where it is not."""
-        if isinstance(raw, Drop):
-            return raw, ""
+    def _outcome(self, sample: Sample, raw: RawCaption) -> tuple[Sample, str | None]:
+        """The sample with its short caption, and what the model is told if it is asked once more;
+        None where it is not."""
         found = plain_answer(
             raw.text, structured=self._config.structured, tokens=raw.control_tokens
         )

@@ -23,9 +23,9 @@ from glit.data.records import Drop, Sample
 from glit.data.schema import NEGATIVE
 from glit.plain import limited
 from glit.recipes.config import Choice, require_value
+from glit.stages.asking import SECOND_TRY_TEMPERATURE, Request, Talk, asked, without_text
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
-from glit.stages.language_model import TextQuestion, answers
 from glit.stages.plan import Plan, Recipe
 from glit.storage.members import is_utf8
 from glit.text.negatives import negatives
@@ -145,63 +145,53 @@ class WrittenNegatives(NegativesStage):
         self._language = language
 
     def process(self, samples: Sequence[Sample], images: ImageSource) -> Iterator[Outcome]:
-        captions = [_sentences(sample) for sample in samples]
-        found: dict[_Place, dict[str, str]] = {
-            (at, number): {} for at, texts in enumerate(captions) for number in range(len(texts))
-        }
-        failed: dict[int, Drop] = {}
-        no_json: dict[int, Drop] = {}
-        answered: set[int] = set()
+        return asked(samples, self._talk)
+
+    def _talk(self, sample: Sample) -> Talk:
+        caption = _sentences(sample)
+        found: list[dict[str, str]] = [{} for _ in caption]
+        failed, no_json, is_json = dict[int, Drop](), None, False
         for attempt in (0, 1):
-            missing = {place: self._missing(kinds) for place, kinds in found.items()}
-            questions = {
-                (at, number): self._question(samples[at], captions[at], number, kinds)
-                for (at, number), kinds in missing.items()
-                if kinds
-            }
-            failed = {}
-            for (at, number), answer in answers(self._model, questions, attempt=attempt).items():
-                if isinstance(answer, Drop):
-                    failed[at] = answer
+            missing = {n: kinds for n, of in enumerate(found) if (kinds := self._missing(of))}
+            answers = yield [
+                self._request(sample, caption[n], kinds, attempt) for n, kinds in missing.items()
+            ]
+            for (number, kinds), answer in zip(missing.items(), answers, strict=True):
+                if isinstance(answer := without_text(answer), Drop):
+                    if number in failed:
+                        return dataclasses.replace(answer, attempt=attempt)
+                    failed[number] = answer
                     continue
                 texts = {k: v for k, v in texts_in_json(answer.text).items() if is_utf8(v)}
-                if texts:
-                    answered.add(at)
-                else:
-                    no_json[at] = _no_json(answer, attempt)
-                found[at, number] |= usable(
-                    texts,
-                    captions[at][number],
-                    [*captions[at], *found[at, number].values()],
-                    missing[at, number],
-                    language=self._language,
+                is_json |= bool(texts)
+                no_json = no_json if texts else _no_json(answer, attempt)
+                known = [*caption, *found[number].values()]
+                found[number] |= usable(
+                    texts, caption[number], known, kinds, language=self._language
                 )
-        failed |= {at: drop for at, drop in no_json.items() if at not in answered}
-        for at, sample in enumerate(samples):
-            made = [
-                (number, kind, texts[kind])
-                for number, texts in ((n, found[at, n]) for n in range(len(captions[at])))
-                for kind in self._config.kinds
-                if kind in texts
-            ]
-            yield failed[at] if at in failed else _with_negatives(sample, made)
+        if no_json is not None and not is_json:
+            return no_json
+        made = [
+            (number, kind, texts[kind])
+            for number, texts in enumerate(found)
+            for kind in self._config.kinds
+            if kind in texts
+        ]
+        return _with_negatives(sample, made)
 
     def _missing(self, found: Mapping[str, str]) -> list[str]:
         return [kind for kind in self._config.kinds if kind not in found]
 
-    def _question(
-        self, sample: Sample, caption: Sequence[str], number: int, kinds: Sequence[str]
-    ) -> TextQuestion:
+    def _request(
+        self, sample: Sample, sentence: str, kinds: Sequence[str], attempt: int
+    ) -> Request:
         assert sample.caption is not None
-        return TextQuestion(
-            sample=sample,
-            prompt=question(caption[number], sample.caption.text, kinds),
-            keys=kinds if self._config.structured else (),
+        prompt = question(sentence, sample.caption.text, kinds)
+        return Request(
+            model=self._model.asking(prompt, kinds if self._config.structured else ()),
+            temperature=SECOND_TRY_TEMPERATURE * attempt,
+            attempt=attempt,
         )
-
-
-_Place = tuple[int, int]
-"""The number of a sample, and of a sentence of it."""
 
 
 def _no_json(answer: RawCaption, attempt: int) -> Drop:

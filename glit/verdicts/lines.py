@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from glit.errors import InputError, cut
 from glit.plain import as_plain, from_plain
@@ -64,19 +65,39 @@ class FileFormat:
             header = from_plain(about, values)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{file}: not {self.what} ({cut(str(error))})") from error
-        if rest and not _is_whole(rest[-1]):
+        if rest and not is_whole(rest[-1]):
             rest.pop()
         lines = [(f"{file}, line {n}", line) for n, line in enumerate(rest, start=2)]
         return header, [each for each in lines if each[1].strip()]
 
 
-def _is_whole(line: bytes) -> bool:
+def is_whole(line: bytes) -> bool:
     """Return whether a last line without a line break is whole, as an editor may leave it; one
     whose writer was stopped is no JSON."""
     try:
         return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
+
+
+def end_of_lines(data: bytes, *, opening: bytes = b"") -> int:
+    """Return where the last whole line ends.
+
+    Args:
+        data: of a file, or of its end.
+        opening: the beginning of every line of the file; a last line that begins otherwise is
+            nobody's to remove.
+
+    Raises:
+        ValueError: the last line begins otherwise.
+    """
+    start = data.rfind(b"\n") + 1
+    last = data[start:]
+    if is_whole(last):
+        return len(data)
+    if not (last.startswith(opening) or opening.startswith(last)):
+        raise ValueError("its last line is none of glit's")
+    return start
 
 
 def parsed(line: bytes, kind: type[T]) -> T:
@@ -109,12 +130,15 @@ def begin(file: Path, header: bytes) -> None:
 
 
 @contextlib.contextmanager
-def appending(file: Path, *, wait: bool = True) -> Iterator[Callable[[bytes], None]]:
+def appending(
+    file: Path, *, wait: bool = True, opening: bytes = b""
+) -> Iterator[Callable[[bytes], None]]:
     """Append lines to a file, one process at a time; a last line that is cut off is removed.
 
     Args:
         file: an existing one.
         wait: wait for another process that appends to it.
+        opening: see :func:`end_of_lines`.
 
     Yields:
         A function that appends a line. It is on disk when that returns, and nothing is left of a
@@ -133,26 +157,43 @@ def appending(file: Path, *, wait: bool = True) -> Iterator[Callable[[bytes], No
             except OSError:
                 pass  # a file system without locks
             content = stream.read() or b""
-            size = content.rfind(b"\n") + 1
-            if _is_whole(content[size:]):
+            try:
+                size = end_of_lines(content, opening=opening)
+            except ValueError as error:
+                raise InputError(f"{file}: {error}") from error
+            stream.truncate(size)
+            stream.seek(size)
+            if size and not content[:size].endswith(b"\n"):
                 stream.write(b"\n")
-            else:
-                stream.truncate(size)
-                stream.seek(size)
 
         def append(line: bytes) -> None:
-            size = stream.tell()
             with _writing(file):
-                try:
-                    if stream.write(line) != len(line):
-                        raise OSError(28, "No space left on device")
-                    os.fsync(stream.fileno())
-                except OSError:
-                    stream.truncate(size)
-                    stream.seek(size)
-                    raise
+                append_line(stream, line)
 
         yield append
+
+
+def append_line(stream: IO[bytes], line: bytes) -> None:
+    """Write a line at a stream's place, on disk when this returns; of one that cannot be written
+    nothing is left.
+
+    Args:
+        stream: without a buffer.
+        line: with its line break.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    size = stream.tell()
+    try:
+        if stream.write(line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(stream.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            stream.truncate(size)
+            stream.seek(size)
+        raise
 
 
 @contextlib.contextmanager

@@ -121,7 +121,7 @@ def test_two_people_lose_no_line_and_see_what_the_other_did(tmp_path):
 
 def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
     (tmp_path / "token.txt").write_text("a secret without a line break")
-    with pytest.raises(InputError, match="its last line is no correction"):
+    with pytest.raises(InputError, match="its last line is none of glit"):
         Journal(tmp_path / "token.txt", DATASET, by="anna")
     assert (tmp_path / "token.txt").read_text() == "a secret without a line break"
 

@@ -20,7 +20,7 @@ from glit.models.weights import resolve
 from glit.planning.prompts import further_prompts, read_prompt
 from glit.planning.recipe import load_recipe
 from glit.recipes.resources import default_prompt
-from glit.stages.caption import CaptionConfig, StreamCaptions, WriteKinds
+from glit.stages.caption import CaptionConfig, WriteCaptions
 from glit.text.sentences import make_splitter
 
 KINDS = 'caption.kinds=["long","short"]'
@@ -100,6 +100,9 @@ class Engine:
     def __init__(self, prompt, answers):
         self.prompt, self.answers = prompt, answers
 
+    def asking(self, prompt):
+        return type(self)(prompt, self.answers)
+
     def submit(self, image, *, seed, temperature):
         from concurrent.futures import Future
 
@@ -117,15 +120,14 @@ class Pictures:
         return np.full((4, 4, 3), sample.width, np.uint8)
 
 
-def streams(engine, answers):
-    """A stage for each prompt of the answers."""
-    return [
-        StreamCaptions(
-            CaptionConfig(backend="vllm"), engine(prompt, answers), revision="", prompt=prompt,
-            splitter=make_splitter("sentencex", "en"), language="en",
-        )
-        for prompt in answers
-    ]  # fmt: skip
+def written(engine, answers):
+    """A stage that asks for a long and a short caption by the prompts of the answers."""
+    first, second = answers
+    return WriteCaptions(
+        CaptionConfig(backend="vllm", kinds=("long", "short")), engine(first, answers),
+        prompts={"": first, "short": second}, revision="",
+        splitter=make_splitter("sentencex", "en"), language="en",
+    )  # fmt: skip
 
 
 def three_samples():
@@ -137,8 +139,7 @@ def three_samples():
 
 def test_an_image_without_one_of_the_kinds_is_dropped():
     answers = {"Long": {2: ""}, "Short": {3: "I'm sorry, I cannot."}}
-    stages, samples = streams(Engine, answers), three_samples()
-    first, second, third = WriteKinds(("long", "short"), stages).process(samples, Pictures())
+    first, second, third = written(Engine, answers).process(three_samples(), Pictures())
     assert first.caption.text == "Long of it."
     assert first.extra["captions"] == [
         {"kind": "long", "text": "Long of it.", "source": "vllm"},
@@ -165,9 +166,8 @@ def test_an_image_is_decoded_once_and_asked_about_for_all_kinds_before_the_next(
             return super().load(sample)
 
     answers = {"Long": {2: ""}, "Short": {}}
-    stages, samples = streams(Noting, answers), three_samples()
     pictures = Counted()
-    list(WriteKinds(("long", "short"), stages).process(samples, pictures))
+    list(written(Noting, answers).process(three_samples(), pictures))
     first = [(n, prompt) for n in (1, 2, 3) for prompt in answers]
     assert list(dict.fromkeys(asked)) == first and asked.count((2, "Long")) == 2
     assert pictures.loads == 4  # once an image, and for the second try

@@ -38,7 +38,10 @@ class Pictures:
             if sample.source_path == "gone":
                 yield Drop(reason="unreadable", message="gone")
             else:
-                yield np.full((4, 4, 3), sample.width, np.uint8)
+                yield self.load(sample)
+
+    def load(self, sample):
+        return np.full((4, 4, 3), sample.width, np.uint8)
 
 
 def said(text, cut=False):
@@ -62,7 +65,7 @@ def run(script, paths=None, **config):
     ]
     captioner = Scripted(script)
     stage = WriteCaptions(
-        CaptionConfig(batch_size=4, model="m", **config), captioner, revision="r", prompt="p",
+        CaptionConfig(batch_size=4, model="m", **config), captioner, revision="r", prompts={"": "p"},
         splitter=make_splitter("sentencex", "en"), language="en",
     )  # fmt: skip
     return list(stage.process(samples, Pictures())), captioner

@@ -14,7 +14,7 @@ from glit.backends.captioners.async_captioner import ContinuousBase
 from glit.backends.protocols import RawCaption
 from glit.data.records import Drop, Sample
 from glit.errors import RunError
-from glit.stages.caption import CaptionConfig, StreamCaptions
+from glit.stages.caption import CaptionConfig, WriteCaptions
 from glit.text.sentences import make_splitter
 
 GOOD = "A red circle stands on grass. A wall is behind it."
@@ -84,8 +84,8 @@ def begin(script, num=12, paths=None):
         for n in range(num)
     ]  # fmt: skip
     engine, pictures = Engine(script), Pictures()
-    stage = StreamCaptions(
-        CaptionConfig(model="m"), engine, revision="r", prompt="p",
+    stage = WriteCaptions(
+        CaptionConfig(model="m"), engine, revision="r", prompts={"": "p"},
         splitter=make_splitter("sentencex", "en"), language="en",
     )  # fmt: skip
     return stage.process(samples, pictures), engine, pictures
