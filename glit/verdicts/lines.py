@@ -156,6 +156,7 @@ def appending(
                 raise InputError(f"{file}: another process writes into it; wait for it") from None
             except OSError:
                 pass  # a file system without locks
+            stream.seek(0)
             content = stream.read() or b""
             try:
                 size = end_of_lines(content, opening=opening)

@@ -55,6 +55,26 @@ def test_answers_that_were_paid_for_are_kept_when_a_build_ends(photographs, tmp_
     assert data_bytes(out) == data_bytes(whole)
 
 
+def test_short_captions_that_were_paid_for_are_kept_too(photographs, tmp_path):
+    captions = tmp_path / "captions.jsonl"
+    rows = ({"path": path.name, "caption": CAPTION} for path in sorted(photographs.iterdir()))
+    captions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def condense(output, server):
+        settings = ["enabled=true", "model=m", f"endpoint={server.url}", "retries=0"]
+        settings += ["batch_size=1", "max_words=30"]
+        return run_build(
+            photographs, output, recipe="captions-only", captions=captions,
+            overrides=[f"condense.{each}" for each in settings],
+        )  # fmt: skip
+
+    with OutOfMoney(4) as server, pytest.raises(UserError, match="HTTP 402 .no credit"):
+        condense(tmp_path / "out", server)
+    with OutOfMoney(99) as server:
+        condense(tmp_path / "out", server)
+        assert len(server.requests) == 3
+
+
 def test_a_server_that_fails_on_all_in_one_way_ends_the_build(photographs, tmp_path, monkeypatch):
     monkeypatch.setattr(stage_task, "MOST_ALIKE", 5)
     with (
