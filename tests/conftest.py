@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib.util
 import os
@@ -25,6 +26,7 @@ shapes.check_from_here_on()
 import building
 import cpu_only
 import pytest
+import shared
 from browser import chromium
 from building import run_build
 from hypothesis import settings
@@ -35,6 +37,8 @@ from warm import warm
 from glit.cli import main as command_line
 from glit.models.tokenizer import TextTokenizer, tokenizer_hash
 from glit.scenes import write_scenes
+
+shared.root()  # before other processes are started, which share it
 
 settings.register_profile("glit", deadline=None)  # a busy machine is no failure
 settings.load_profile("glit")
@@ -81,7 +85,10 @@ LONGEST = (
     "bench/test_objectives.py",
     "bench/test_gpu.py",
     "training/test_on_pretended_cuda.py",
+    "training/test_loop.py",
     "training/test_distributed.py",
+    "attaching/test_attach.py",
+    "pipeline/test_retry.py",
     "test_mini_pack.py",
 )
 """Files of tests that take half a minute and more, to be begun first: a process has a whole file,
@@ -123,8 +130,7 @@ def pytest_runtestloop() -> None:
     gc.enable()
 
 
-def pytest_unconfigure() -> None:
-    gc.unfreeze()  # or DuckDB's bindings say at the end that they leak
+atexit.register(gc.unfreeze)  # or DuckDB's bindings say at the end that they leak
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -142,11 +148,17 @@ def no_accelerators():
 
 @pytest.fixture(scope="session", autouse=True)
 def what_costs_time_alone():
-    """Nothing is flushed to disks, since processes die here and not the machine; and transformers
-    does not format every configuration for a log that nobody reads."""
+    """Nothing is flushed to disks, since processes die here and not the machine; transformers does
+    not format every configuration for a log that nobody reads; and a model that has been read is
+    copied, which takes an eighth of the time."""
     from transformers import PreTrainedConfig
 
+    from glit.clip import kinds
+    from glit.models import tokenizer
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kinds, "load_model", shared.copies_of_one(kinds.load_model))
+        patch.setattr(tokenizer, "load_tokenizer", shared.copies_of_one(tokenizer.load_tokenizer))
         patch.setattr(os, "fsync", lambda handle: None)
         patch.setattr(PreTrainedConfig, "__repr__", object.__repr__)
         yield
@@ -161,27 +173,28 @@ def fresh_verdicts(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def scenes(tmp_path_factory) -> Path:
+def scenes() -> Path:
     """24 scenes with captions and ground truth; do not write into it."""
-    folder = tmp_path_factory.mktemp("scenes")
-    write_scenes(folder, num=24, seed=TEST_SEED)
-    return folder
+    return shared.once("scenes", lambda folder: write_scenes(folder, num=24, seed=TEST_SEED))
+
+
+def _built(scenes: Path, folder: Path, **how: Any) -> object:
+    return run_build(scenes / "images", folder, captions=scenes / "captions.jsonl", **how)
 
 
 @pytest.fixture(scope="session")
-def built(scenes, tmp_path_factory) -> Path:
+def built(scenes) -> Path:
     """A dataset of the scenes with their own captions, local executor; do not write into it."""
-    output = tmp_path_factory.mktemp("built") / "dataset"
-    run_build(scenes / "images", output, captions=scenes / "captions.jsonl")
-    return output
+    return shared.once("built", lambda folder: _built(scenes, folder / "dataset")) / "dataset"
 
 
 @pytest.fixture(scope="session")
-def built_by_mini(scenes, tmp_path_factory) -> Path:
+def built_by_mini(scenes) -> Path:
     """The same by the mini models, as recipe `mini` builds it; do not write into it."""
-    output = tmp_path_factory.mktemp("built-by-mini") / "dataset"
-    run_build(scenes / "images", output, captions=scenes / "captions.jsonl", recipe="mini")
-    return output
+    return (
+        shared.once("by-mini", lambda folder: _built(scenes, folder / "dataset", recipe="mini"))
+        / "dataset"
+    )
 
 
 @pytest.fixture
@@ -191,13 +204,11 @@ def built_copy(built, tmp_path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def sample(tmp_path_factory) -> Path:
+def sample() -> Path:
     """What ``glit sample`` writes; do not write into it."""
     from glit.sample import write_sample
 
-    folder = tmp_path_factory.mktemp("sample") / "photographs"
-    write_sample(folder, building.quiet())
-    return folder
+    return shared.once("photographs", lambda folder: write_sample(folder, building.quiet()))
 
 
 @pytest.fixture(scope="session")

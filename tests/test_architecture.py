@@ -35,11 +35,18 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@functools.cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All nodes of that tree."""
+    return [*ast.walk(parsed(path))]
+
+
 def run(tree: ast.AST) -> Iterator[ast.AST]:
     """All nodes but those for type checkers alone."""
     yield tree
     for node in ast.iter_child_nodes(tree):
-        for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        test = node.test if isinstance(node, ast.If) else None
+        for_types = isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
         for each in node.orelse if for_types else [node]:
             yield from run(each)
 
@@ -67,13 +74,22 @@ def named(node: ast.AST) -> list[str]:
     return []
 
 
+@functools.cache
+def names_of(path: Path) -> tuple[set[str], set[str]]:
+    """What a module imports at its top and in functions, and the modules that its strings name."""
+    nodes = list(run(parsed(path)))
+    return (
+        {name for node in nodes for name in imported(node)},
+        {name for node in nodes for name in named(node)},
+    )
+
+
 def module_imports(modules: Mapping[str, Path]) -> dict[str, set[str]]:
     """Which modules each module imports: at its top, in functions, and by strings."""
     found: dict[str, set[str]] = {}
     for module, path in modules.items():
-        nodes = list(run(parsed(path)))
-        others = {name for node in nodes for name in imported(node)}
-        others |= {name for node in nodes for name in named(node)} & {*modules}
+        others, strings = names_of(path)
+        others = others | strings & modules.keys()
         found[module] = {name for name in others if name.split(".")[0] == "glit"} - {module}
     return found
 
@@ -197,7 +213,7 @@ def names_steps(path: Path) -> bool:
     def is_name(node: ast.AST) -> bool:
         return isinstance(node, ast.Constant) and node.value in names
 
-    for node in ast.walk(parsed(path)):
+    for node in nodes_of(path):
         match node:
             case ast.Call(func=ast.Attribute(value=of, attr="table" | "get" | "config")):
                 if any(map(is_name, node.args)) and (
@@ -253,7 +269,7 @@ def test_only_the_executors_import_ray():
     importing = {
         module
         for module, path in MODULES.items()
-        for node in ast.walk(parsed(path))
+        for node in nodes_of(path)
         for name in imported(node)
         if name.split(".")[0] == "ray"
     }
@@ -276,7 +292,7 @@ def test_no_function_is_long():
     lengths = {
         f"{module}.{node.name}": body_lines(node)
         for module, path in MODULES.items()
-        for node in ast.walk(parsed(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     assert len(lengths) > 2000
@@ -306,7 +322,7 @@ def test_a_request_ends_at_the_door():
     taking = {
         module
         for module, path in MODULES.items()
-        for node in ast.walk(parsed(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.arg) and node.annotation is not None
         if "BuildRequest" in ast.unparse(node.annotation)
     }

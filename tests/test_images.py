@@ -58,17 +58,6 @@ def test_a_jpeg_that_is_cut_short_is_refused(kept):
         decode(data[:kept])
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_exif_orientation_is_applied(kind, orientation):
-    image = gradient()
-    exif = image.getexif()
-    exif[0x0112] = orientation
-    data = encode(image, kind, exif=exif)
-    wanted = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
-    assert np.array_equal(decode(data), np.asarray(wanted))
-
-
 def test_alpha_is_laid_over_white():
     image = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
     assert decode(encode(image, "PNG")).tolist() == [[[255, 255, 255]] * 4] * 4

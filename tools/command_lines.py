@@ -160,6 +160,7 @@ _OF_COMMAND: dict[tuple[str, str], list[str]] = {
     ("overlap", "output"): [],
     ("overlap", "split"): [],
     ("query", "output"): [f"{NEW}.parquet"],
+    ("recipes", "settings"): ["propose.backend=sam"],
     ("select", "by"): ["width"],
     ("select", "distinct"): ["0.95"],
     ("select", "near"): ["6"],

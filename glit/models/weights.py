@@ -119,8 +119,12 @@ class WeightsEntry:
 
 def manifest() -> dict[str, WeightsEntry]:
     """The models of ``manifests/weights.toml`` by name."""
-    tables = tomllib.loads(weights_manifest().read_text(encoding="utf-8"))
-    return {name: WeightsEntry(**table) for name, table in tables.items()}
+    return _entries(weights_manifest().read_text(encoding="utf-8"))
+
+
+@cache  # a build asks for it dozens of times
+def _entries(text: str) -> dict[str, WeightsEntry]:
+    return {name: WeightsEntry(**table) for name, table in tomllib.loads(text).items()}
 
 
 def resolve(name: str, revision: str = "main", *, random_weights: bool = False) -> Resolved:

@@ -31,6 +31,14 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
+def built(built, tmp_path_factory) -> Path:
+    """Seven samples of it: every picture is compared with all others."""
+    output = tmp_path_factory.mktemp("some") / "dataset"
+    glit.select(built, output, sample=7)
+    return output
+
+
+@pytest.fixture(scope="module")
 def published(built, tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("published") / "annotations"
     glit.export(built, to="annotations", output=output)
@@ -215,7 +223,7 @@ def boxes(row) -> set[tuple[float, ...]]:
 
 def test_near_twins_are_not_taken(photographs):
     """A part in other colours, or another part in its place."""
-    paths = sorted(photographs.glob("*.jpg"))[:12]
+    paths = sorted(photographs.glob("*.jpg"))[:24:4]
     for path in paths:
         image = Image.open(path).convert("RGB")
         width, height = image.size
@@ -275,7 +283,7 @@ def test_without_thumbnails_only_unchanged_pictures_are_found(built, tmp_path):
 
 
 class Few(NamedTuple):
-    """Eight of the samples, four of their pictures as other files, and what they give back."""
+    """Four of the samples, their pictures as other files, and what they give back."""
 
     published: Path
     mine: Path
@@ -291,10 +299,10 @@ def few(built, tmp_path_factory) -> Few:
     """A run that nobody stopped, of two parts with two files each; do not write into its folders."""
     folder = tmp_path_factory.mktemp("few")
     published, mine, whole = folder / "published", folder / "mine", folder / "whole" / "data"
-    glit.select(built, folder / "some", sample=8)
+    glit.select(built, folder / "some", sample=4)
     glit.export(folder / "some", to="annotations", output=published)
     mine.mkdir()
-    for number, image in enumerate([*images_of(folder / "some").values()][:4]):
+    for number, image in enumerate(images_of(folder / "some").values()):
         image.save(mine / f"{number}.jpg", quality=85)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(*FILES_A_PART)
@@ -343,7 +351,7 @@ def test_a_run_that_was_stopped_ends_in_the_same_bytes(few, tmp_path, monkeypatc
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import glit.attaching.attach
+import glit.attaching.attach, glit.attaching.search, glit.cli.main, glit.dataset.statistics
 from glit.attaching.features import require_opencv
 from tools.forked import start
 

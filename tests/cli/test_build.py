@@ -175,6 +175,7 @@ def test_sigterm_within_code_that_exec_runs_has_its_exit_code_too(tmp_path):
 def test_what_is_printed(scenes, tmp_path, run_glit):
     words = [
         "build", scenes / "images", "-o", tmp_path / "out", "-r", "mini", "--executor", "local",
+        *(word for override in tiny() for word in ("--set", override)),
         "--captions", scenes / "captions.jsonl", "--limit", 3,
     ]  # fmt: skip
     done = run_glit(*words)

@@ -25,7 +25,7 @@ def data(folder: Path) -> dict[str, bytes]:
     "setting", ["pack.image_store=bytes", "pack.image_store=path", "negatives.enabled=true"]
 )
 def test_the_bytes_and_the_fingerprints_of_a_build(scenes, tmp_path, setting):
-    common = {"captions": scenes / "captions.jsonl", "limit": 12}
+    common = {"captions": scenes / "captions.jsonl", "limit": 6}
     run_build(scenes / "images", tmp_path / "plain", overrides=[setting], **common)
     run_build(scenes / "images", tmp_path / "built", overrides=[setting, *CENTRED], **common)
     again = glit.pair(tmp_path / "plain", tmp_path / "again", settings=CENTRED)

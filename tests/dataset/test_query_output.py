@@ -21,9 +21,12 @@ VALUES = {
 }
 
 
+CONNECTION = duckdb.connect()
+
+
 def _answer(sql):
     """The JSON of an answer, and whether DuckDB wrote it."""
-    found, answer = duckdb.connect().sql(sql).materialize(), io.BytesIO()
+    found, answer = CONNECTION.sql(sql).materialize(), io.BytesIO()
     write_answer(found, answer, "json")
     return answer.getvalue().decode(), _is_same_in_sql(found)
 
@@ -40,14 +43,13 @@ def _tables(draw):
 @given(_tables())
 def test_json_of_duckdb_is_that_of_python(table):
     names, kinds, rows = table
-    connection = duckdb.connect()
     columns = ", ".join(f"c{n} {kind}" for n, kind in enumerate(kinds))
-    connection.execute(f"CREATE TABLE t ({columns})")
+    CONNECTION.execute(f"CREATE OR REPLACE TABLE t ({columns})")
     if rows:
-        connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(kinds))})", rows)
+        CONNECTION.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(kinds))})", rows)
     quoted = ['"' + name.replace('"', '""') + '"' for name in names]
     chosen = ", ".join(f"c{number} AS {name}" for number, name in enumerate(quoted))
-    found = connection.sql(f"SELECT {chosen} FROM t").materialize()
+    found = CONNECTION.sql(f"SELECT {chosen} FROM t").materialize()
     assert _is_same_in_sql(found)
     by_python = b",\n".join(_objects(found))
     assert b",\n".join(_objects_in_sql(found)) == by_python

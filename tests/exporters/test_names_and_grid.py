@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from building import png, run_build
+from building import png, run_build, tiny_clip
 
 from glit.dataset.reader import Dataset
 from glit.dataset.row import masks_of
@@ -29,7 +29,7 @@ def mixed(scenes, tmp_path_factory) -> Dataset:
         folder / "in", folder / "out", recipe="mini",
         overrides=["caption.backend=sidecar", "propose.keep_masks=true",
                    "propose.backend=sam+grid",
-                   "propose.model=mini-segmenter"],
+                   "propose.model=mini-segmenter", f"score.model={tiny_clip()}"],
     )  # fmt: skip
     return Dataset(folder / "out")
 
@@ -95,9 +95,7 @@ def unsafe(tmp_path_factory) -> Dataset:
         (folder / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "in" / name).write_bytes(png(seed=number))
         (folder / "in" / name).with_suffix(".txt").write_text("A red circle.")
-    run_build(
-        folder / "in", folder / "out", recipe="mini", overrides=["caption.backend=sidecar"]
-    )  # fmt: skip
+    run_build(folder / "in", folder / "out", overrides=["caption.backend=sidecar"])
     return Dataset(folder / "out")
 
 

@@ -218,7 +218,7 @@ def with_lism(scenes, tmp_path_factory):
     folder = tmp_path_factory.mktemp("lism") / "dataset"
     run_build(
         scenes / "images", folder, captions=scenes / "captions.jsonl", limit=12,
-        overrides=["pair.rule=lism"], recipe="mini",
+        overrides=["pair.rule=lism"],
     )  # fmt: skip
     return Dataset(folder)
 

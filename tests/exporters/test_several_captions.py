@@ -19,10 +19,7 @@ def several(scenes, tmp_path_factory):
     with (folder / "captions.jsonl").open("w") as file:
         for line in (scenes / "captions.jsonl").read_text().splitlines():
             file.write(json.dumps({**json.loads(line), "short_caption": "A picture."}) + "\n")
-    run_build(
-        scenes / "images", folder / "out", captions=folder / "captions.jsonl", recipe="mini",
-        limit=2,
-    )  # fmt: skip
+    run_build(scenes / "images", folder / "out", captions=folder / "captions.jsonl", limit=2)
     return Dataset(folder / "out")
 
 

@@ -14,6 +14,7 @@ import pytest
 from huggingface_hub import snapshot_download
 
 import glit
+from glit.cli import main as command_line
 from glit.dataset.certificate import items_of
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, InputError
@@ -34,13 +35,16 @@ def how_to() -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory, warm_glit):
+def scenes(tmp_path_factory):
     """Eighty hard scenes as a dataset with probabilities, and whether each pair is right; by the
     first commands of the page."""
     folder = tmp_path_factory.mktemp("certified")
     draw, build = how_to()[:2]
-    warm_glit.said(draw[1:], folder)
-    warm_glit.said([*build[1:], "--executor", "local"], folder)
+    for words in (draw[1:], [*build[1:], "--executor", "local", "--quiet"]):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit, match="^0$"):
+            patch.chdir(folder)
+            patch.setattr("sys.argv", ["glit", *words])
+            command_line.main()
     dataset = glit.open_dataset(folder / "dataset")
     truth = judged(dataset, folder / "scenes" / "ground_truth.parquet")
     right = {

@@ -45,6 +45,14 @@ class Witness(Server):
         return ok(json.dumps(said))
 
 
+@pytest.fixture(scope="module")
+def built(built, tmp_path_factory) -> Path:
+    """Fourteen samples of it: the model is asked about every pair."""
+    output = tmp_path_factory.mktemp("some") / "dataset"
+    glit.select(built, output, sample=14)
+    return output
+
+
 @pytest.fixture
 def dataset(built):
     return glit.open_dataset(built)

@@ -26,9 +26,9 @@ from tools.measure.judged_pairs import judged
 
 @pytest.fixture(scope="module")
 def scored_scenes(tmp_path_factory):
-    """Sixty hard scenes, scored by the mini matcher, with their own captions."""
+    """Forty hard scenes, scored by the mini matcher, with their own captions."""
     folder = tmp_path_factory.mktemp("judged")
-    write_scenes(folder, num=60, seed=1_000_300, level="hard")
+    write_scenes(folder, num=40, seed=1_000_300, level="hard")
     dataset = glit.build(
         folder / "images", folder / "dataset", recipe="glit-mini", executor="local", quiet=True,
         captions=folder / "captions.jsonl", settings=["pair.min_probability=0"],
@@ -102,7 +102,7 @@ def test_formats_that_browsers_do_not_show_become_png(tmp_path):
 def test_more_questions_keep_the_first(scored_scenes):
     dataset = scored_scenes[1]
     assert choose(dataset, num=20, seed=3)[:5] == choose(dataset, num=5, seed=3)
-    assert len(set(choose(dataset, num=1000, seed=3))) == 60
+    assert len(set(choose(dataset, num=1000, seed=3))) == 40
 
 
 def told(scored_scenes, file, *, false_of=()) -> dict[tuple[str, int], JudgedPair]:

@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 
+from building import tiny_clip
+
 import glit
 from glit.dataset.manifest import read_manifest
 from glit.storage.store import Store
@@ -19,6 +21,7 @@ def test_a_build_is_added_to_and_retried_from_another_folder(scenes, tmp_path, m
     (here / "recipes" / "robots.txt").write_text("User-agent: *\nAllow: /\n")
     (here / "recipes" / "own.toml").write_text(
         'base = "mini"\n[caption]\nprompt = "ask.txt"\nmax_tokens = 60\n'
+        f'[propose]\nbackend = "grid"\n[score]\nmodel = "{tiny_clip()}"\n'
         '[rights]\nenabled = true\nreservations = ["robots.txt"]\n'
     )
     images = tmp_path / "images"

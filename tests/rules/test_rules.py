@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scored import regions, scored
@@ -43,6 +43,7 @@ def moved(scores: Scores, sentences, columns) -> Scores:
 
 
 @pytest.mark.parametrize("rule", [*PLAIN, *WEIGHED], ids=repr)
+@settings(max_examples=40)
 @given(sample=samples(), random=st.randoms(use_true_random=False))
 def test_permuted_sentences_and_regions_give_permuted_values(rule, sample, random):
     scores, found = sample
@@ -60,6 +61,7 @@ def test_permuted_sentences_and_regions_give_permuted_values(rule, sample, rando
 
 
 @pytest.mark.parametrize("rule", [*PLAIN, *WEIGHED], ids=repr)
+@settings(max_examples=40)
 @given(sample=samples())
 def test_one_finite_pair_a_sentence_those_with_a_region_first(rule, sample):
     scores, found = sample

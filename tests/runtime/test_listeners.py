@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from building import captions_only, data_bytes, noise
+from building import captions_only, data_bytes, noise, tiny
 from chat_server import Server, ok
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -85,7 +85,7 @@ def test_requests_that_a_busy_server_lets_repeat_are_counted(photographs, tmp_pa
     with Server() as server:
         server.answers = [busy, busy, ok("A plain wall."), busy]
         keys = ["caption.backend=endpoint", "caption.model=m", f"caption.endpoint={server.url}",
-                "caption.batch_size=1"]  # fmt: skip
+                "caption.batch_size=1", *tiny()]  # fmt: skip
         line = ["build", photographs, "-o", tmp_path / "out", "-r", "mini", "--executor", "local"]
         sets = [word for key in keys for word in ("--set", key)]
         assert run_glit(*line, *sets, "--log-json", log).code == 0

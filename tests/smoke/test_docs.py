@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import importlib
 import inspect
 import json
@@ -119,10 +120,13 @@ def glit_commands() -> list[str]:
     )
 
 
+command = functools.cache(lambda: typer.main.get_command(app))
+
+
 @pytest.mark.parametrize("line", glit_commands())
 def test_every_command_in_the_docs_parses(line, monkeypatch):
     monkeypatch.setattr(options, "_is_missing", lambda value: False)
-    group = typer.main.get_command(app)
+    group = command()
     words = shlex.split(line)[1:]
     while hasattr(group, "commands"):
         name = words.pop(0)

@@ -10,12 +10,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from functools import partial
+from types import SimpleNamespace
 
 import loading
 import pytest
 import torch
 
 from glit.errors import DatasetError, RunError
+from glit.training import loader as loader_module
 from glit.training.config import TrainConfig
 from glit.training.decode_processes import IS_SUPPORTED, DecodeProcesses, Request
 from glit.training.objectives.goal import GlobalLocal
@@ -66,6 +68,20 @@ def is_alive(group: int) -> bool:
     return True
 
 
+@pytest.fixture(scope="module")
+def two_processes():
+    started = DecodeProcesses(2)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def shared(two_processes, monkeypatch) -> None:
+    """Loaders take the same two processes, which none of them ends: to start some takes seconds."""
+    kept = SimpleNamespace(decode=two_processes.decode, close=lambda: None)
+    monkeypatch.setattr(loader_module, "DecodeProcesses", lambda number: kept)
+
+
 class Means(GlobalLocal):
     """Prepares the mean of every image, which has to be there by then."""
 
@@ -76,7 +92,7 @@ class Means(GlobalLocal):
         inputs["mean"].fill_(float(image.float().mean()))
 
 
-def test_batches_are_those_of_threads_bit_by_bit(make_dataset, tokenizer) -> None:
+def test_batches_are_those_of_threads_bit_by_bit(make_dataset, tokenizer, shared) -> None:
     """With crops, augmentation, fillers and parts of batches; over two epochs."""
     dataset = make_dataset(45, rows_per_group=5, rows_per_file=15)
     changes = {
@@ -97,7 +113,7 @@ def test_batches_are_those_of_threads_bit_by_bit(make_dataset, tokenizer) -> Non
 
 
 @pytest.mark.parametrize("damage", ["bytes", "size"])
-def test_a_damaged_image_is_named_as_by_threads(make_dataset, tokenizer, damage) -> None:
+def test_a_damaged_image_is_named_as_by_threads(make_dataset, tokenizer, shared, damage) -> None:
     def change(index: int, row) -> None:
         if index == 11 and damage == "bytes":
             row["image"]["bytes"] = row["image"]["bytes"][:200]
@@ -116,10 +132,10 @@ def test_a_damaged_image_is_named_as_by_threads(make_dataset, tokenizer, damage)
 
 
 def test_nothing_is_left_once_closed_or_lost(make_dataset, tokenizer) -> None:
-    dataset = make_dataset(16)
+    dataset, others = make_dataset(16), memories()
     closed, lost = (loader(dataset, tokenizer, processes=True, num_workers=2) for _ in range(2))
     groups = [closed.processes.pid, lost.processes.pid]
-    assert len(memories()) == 4 and all(map(is_alive, groups))
+    assert len(memories()) == len(others) + 4 and all(map(is_alive, groups))
     batches = closed.epoch(0)
     next(batches)
     batches.close()  # in the middle
@@ -127,7 +143,7 @@ def test_nothing_is_left_once_closed_or_lost(make_dataset, tokenizer) -> None:
     closed.close()
     del lost
     assert not any(map(is_alive, groups))
-    assert memories() == []
+    assert memories() == others
 
 
 def test_a_killed_trainer_takes_its_processes_along() -> None:
