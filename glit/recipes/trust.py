@@ -18,7 +18,7 @@ from glit.errors import RecipeError, cut
 from glit.recipes.resources import builtin_recipes
 
 VARIABLE = "GLIT_TRUST"
-FILES = frozenset({"prompt", "calibration", "lists", "reservations"})
+FILES = frozenset({"prompt", "calibration", "lists", "reservations", "class_names"})
 """Keys that name files: those of a recipe from its folder, those of ``--set`` from the current."""
 _USUAL_KEY = "OPENAI_API_KEY"
 

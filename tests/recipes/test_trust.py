@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import re
+import typing
+from typing import Literal
 
 import pytest
 from typer.testing import CliRunner
 
 from glit.cli.main import app
 from glit.errors import RecipeError
+from glit.evaluation.config import EvaluateConfig
 from glit.planning.recipe import load_recipe, load_table
+from glit.recipes import trust
+from glit.stages import all_steps
 from glit.training.config import TrainConfig
 
 
@@ -50,6 +57,7 @@ FAR = '[caption]\nbackend = "endpoint"\nendpoint = "http://far.example/v1"\n'
         ('[pair]\ncalibration = "/etc/hostname"\n', "pair.calibration"),
         ('[exclude]\nlists = ["a.txt", "http://far.example/x"]\n', "exclude.lists"),
         ('[rights]\nreservations = ["../../../../../../../etc/hostname"]\n', "rights.reservations"),
+        ('[evaluate]\nclass_names = "/etc/hostname"\n', "evaluate.class_names"),
         ('base = "lism"\n[propose]\nmodel = "evil.pt"\n', "propose.allow_pickle"),
     ],
 )
@@ -62,6 +70,36 @@ def test_what_trusts_is_refused_in_a_file_and_named(recipe, text, key):
         load_table(TrainConfig, str(path))
     with pytest.raises(RecipeError, match=key):
         load_recipe(str(recipe(f'base = "{path}"\n', "based")))
+
+
+HARMLESS = {
+    "names of parts of glit": {"agents", "backend", "drop", "kinds", "language", "objective",
+                               "reject", "rule", "scorer", "trackers"},
+    "weights as safetensors; for pickles allow_pickle asks": {"model", "revision", "tokenizer"},
+    "texts for models": {"caption", "instruction", "request", "templates"},
+    "datasets and pictures, whose readers take strangers'": {"also", "image_root", "validation",
+                                                             "validation_classes"},
+}  # fmt: skip
+"""Keys with texts that a recipe may have without asking for trust, and why."""
+
+
+def texts_of(kind: type) -> set[str]:
+    """Keys of a table, and of what it chooses, that hold texts without a list of allowed ones."""
+    hints = typing.get_type_hints(kind)
+    found = {
+        field.name for field in dataclasses.fields(kind)
+        if field.name != "options" and typing.get_origin(hints[field.name]) is not Literal
+        and re.search(r"str|Fields|Any", str(hints[field.name]))
+    }  # fmt: skip
+    options = kind.choice.options().values() if hasattr(kind, "choice") else ()
+    return found.union(*(texts_of(each) for each in options if each is not None))
+
+
+def test_every_key_that_may_name_a_file_or_a_server_asks_or_has_a_reason():
+    tables = [step.config for step in all_steps()] + [TrainConfig, EvaluateConfig]
+    keys = set().union(*map(texts_of, tables))
+    asking = trust.FILES | {"api_key_env", "endpoint"}
+    assert keys - asking == set().union(*HARMLESS.values())
 
 
 def test_a_link_to_another_file_is_another_file(recipe, tmp_path):
