@@ -124,10 +124,9 @@ def build(
     regions = None if regions is None else os.fspath(regions)
     if isinstance(recipe, str):
         command = build_words(
-            images, output, recipe, settings=settings,
-            captions=captions, regions=regions, executor=executor,
-            ray_address=ray_address, limit=limit, max_drops=max_drops, max_hours=max_hours,
-            max_tokens=max_tokens, replace=replace, locked=locked,
+            images, output, recipe, settings=settings, captions=captions, regions=regions,
+            executor=executor, ray_address=ray_address, limit=limit, max_drops=max_drops,
+            max_hours=max_hours, max_tokens=max_tokens, replace=replace, locked=locked,
         )  # fmt: skip
         given = {"caption": captions, "propose": regions}
         given = [f"{name}.backend=provided" for name, file in given.items() if file is not None]

@@ -20,7 +20,7 @@ from glit.dataset.query import check_select, lock_down, sql_fault
 from glit.errors import DamagedTableError, InputError, UserError
 from glit.plain import as_plain
 from glit.recipes.resources import builtin_recipes
-from glit.runtime.limits import Drops, drops_word
+from glit.runtime.limits import drops_word
 from glit.stages import all_reasons, all_steps
 from glit.stages.ingest import Ingest
 from glit.storage.store import Store, absolute
@@ -210,39 +210,28 @@ class UnfinishedBuild:
         )
 
 
-def build_words(
-    images: str,
-    output: str,
-    recipe: str,
-    *,
-    settings: Sequence[str] = (),
-    captions: str | None = None,
-    regions: str | None = None,
-    executor: str = "auto",
-    ray_address: str | None = None,
-    limit: int | None = None,
-    max_drops: Drops = 1.0,
-    max_hours: float = math.inf,
-    max_tokens: int | None = None,
-    replace: bool = False,
-    locked: bool = False,
-) -> tuple[str, ...]:
-    """The words of ``glit build``, with absolute paths; none where one may be a secret."""
+def build_words(images: str, output: str, recipe: str, **options: Any) -> tuple[str, ...]:
+    """The words of ``glit build``, with absolute paths; none where one may be a secret.
+
+    Args:
+        images: the folder or address.
+        output: the dataset's.
+        recipe: a name or a file.
+        options: of :func:`glit.api.build`; those at their defaults are left out.
+    """
     named = recipe if recipe in builtin_recipes() else absolute(recipe)
     words = ["glit", "build", absolute(images), "-o", absolute(output), "-r", named]
-    for setting in settings:
+    for setting in options.pop("settings", ()):
         words += ["--set", setting]
-    words += ["--captions", absolute(captions)] if captions is not None else []
-    words += ["--regions", absolute(regions)] if regions is not None else []
-    words += ["--executor", executor] if executor != "auto" else []
-    words += ["--ray-address", ray_address] if ray_address is not None else []
-    words += ["--limit", str(limit)] if limit is not None else []
-    drops = drops_word(max_drops)
-    words += ["--max-drops", drops] if drops not in ("", "100%") else []
-    words += ["--max-hours", str(max_hours)] if max_hours < math.inf else []
-    words += ["--max-tokens", str(max_tokens)] if max_tokens is not None else []
-    words += ["--replace"] if replace else []
-    words += ["--locked"] if locked else []
+    drops = drops_word(options.pop("max_drops", 1.0))
+    options["max_drops"] = None if drops in ("", "100%") else drops
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif value not in (None, False, "auto", math.inf):
+            is_path = name in ("captions", "regions")
+            words += [option, absolute(value) if is_path else str(value)]
     return () if any(map(_SECRET.search, words)) else tuple(words)
 
 
