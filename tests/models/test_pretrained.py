@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from building import run_build
 from safetensors.torch import load_file, save_file
 
@@ -35,6 +36,15 @@ def test_a_build_stops_at_a_model_that_lacks_a_weight(scenes, tmp_path, model, k
     with pytest.raises(WeightsError, match="part: 1 weights of a .* are not in its files"):
         run_build(scenes / "images", tmp_path / "out", overrides=[f"{key}={tmp_path}/part"],
                   recipe="mini", limit=1)  # fmt: skip
+
+
+def test_a_weight_that_the_model_has_no_place_for_is_an_error(tiny_clip, tmp_path):
+    shutil.copytree(tiny_clip, tmp_path / "more")
+    weights = load_file(tmp_path / "more" / "model.safetensors")
+    weights["text_model.adapter.weight"] = torch.ones(2)
+    save_file(weights, tmp_path / "more" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(WeightsError, match="no place for 1 weights .*first: text_model.adapter"):
+        open_model(tmp_path / "more")
 
 
 def test_training_and_evaluation_do_too(tiny_clip, make_dataset, tmp_path):
