@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from glit.cli.main import app
 from glit.errors import RecipeError
-from glit.planning.recipe import load_recipe, load_table
+from glit.planning.recipe import load_recipe, load_table, read_tables
+from glit.recipes.resources import builtin_recipes
 from glit.training.config import TrainConfig
 
 
@@ -50,7 +51,6 @@ FAR = '[caption]\nbackend = "endpoint"\nendpoint = "http://far.example/v1"\n'
         ('[pair]\ncalibration = "/etc/hostname"\n', "pair.calibration"),
         ('[exclude]\nlists = ["a.txt", "http://far.example/x"]\n', "exclude.lists"),
         ('[rights]\nreservations = ["../../../../../../../etc/hostname"]\n', "rights.reservations"),
-        ('base = "lism"\n[propose]\nmodel = "evil.pt"\n', "propose.allow_pickle"),
     ],
 )
 def test_what_trusts_is_refused_in_a_file_and_named(recipe, text, key):
@@ -62,6 +62,12 @@ def test_what_trusts_is_refused_in_a_file_and_named(recipe, text, key):
         load_table(TrainConfig, str(path))
     with pytest.raises(RecipeError, match=key):
         load_recipe(str(recipe(f'base = "{path}"\n', "based")))
+
+
+def test_no_recipe_of_glit_allows_pickles_to_those_that_are_based_on_it():
+    for name in builtin_recipes():
+        tables = read_tables(name)
+        assert not [t for t in tables.values() if isinstance(t, dict) and "allow_pickle" in t], name
 
 
 def test_a_link_to_another_file_is_another_file(recipe, tmp_path):

@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from torchvision.ops import nms
 
-from glit.backends.sam.model import MaskThresholds, load_sam, save_sam
+from glit.backends.sam.model import MaskThresholds, load_sam, write_thresholds
+from glit.bench.lism_flism.published_sam import published_sam
+from glit.models.weights import resolve
 from tools.mini.evaluate import (
     VALIDATION_SEED,
     Sample,
@@ -57,7 +59,7 @@ def collect(folder: Path, tests: list[Sample]) -> list[Candidates]:
     everything = replace(
         _START, pred_iou_thresh=0.0, stability_score_thresh=0.0, box_nms_thresh=1.0
     )
-    generator = mask_generator(load_sam(folder)[0], everything)
+    generator = mask_generator(published_sam(load_sam(resolve(str(folder)))), everything)
     result: list[Candidates] = []
     for sample in tests:
         records = generator.generate(sample.rendering.pixels)
@@ -100,8 +102,7 @@ def main() -> None:
     folder = parser.parse_args().folder
     torch.set_num_threads(1)
     thresholds = fit(folder)
-    model, config, _ = load_sam(folder)
-    save_sam(model, config, folder, thresholds=thresholds)
+    write_thresholds(thresholds, folder)
     print(thresholds)
 
 

@@ -10,20 +10,46 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
+from transformers import SamConfig
 
-from glit.backends.sam.model import PRESETS, build_sam, save_sam
+from glit.bench.lism_flism.published_sam import build_published
+from glit.importers.sam import DECODER_NORM_EPS, sam_model, sam_processor, sam_weights
 from tools.mini.crops import to_tensor
 from tools.mini.heads import DenseHead, grid_points, sine_positions
 from tools.mini.loop import LossAndMetrics, Training, TrainSettings, run_trainer
-from tools.mini.pool import MAX_OBJECTS, fresh_scenes, painted
+from tools.mini.pool import IMAGE_PX, MAX_OBJECTS, fresh_scenes, painted
+from tools.mini.save import NORMALISATION, save_model
 
 DEFAULTS = TrainSettings(steps=3000, lr=1.0e-3, warmup=150)
 
+_SIZES = {"image_size": IMAGE_PX, "patch_size": 8}
+CONFIG = SamConfig(
+    vision_config={
+        **_SIZES,
+        "hidden_size": 160,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "global_attn_indexes": [],
+        "window_size": 0,
+        "use_rel_pos": False,
+        "output_channels": 128,
+        "num_pos_feats": 64,
+    },
+    prompt_encoder_config={**_SIZES, "hidden_size": 128},
+    mask_decoder_config={
+        "hidden_size": 128,
+        "mlp_dim": 256,
+        "num_attention_heads": 4,
+        "iou_head_hidden_dim": 128,
+        "layer_norm_eps": DECODER_NORM_EPS,
+    },
+)
 _BATCH = 16
 _POINTS = 4
 _BACKGROUND_POINTS = 1
@@ -36,11 +62,11 @@ class SegmenterTraining(Training):
 
     def __init__(self) -> None:
         super().__init__()
-        self.config = PRESETS["mini"]
-        self.sam = build_sam(self.config)
-        self.dense = DenseHead(self.config.prompt_dim)
-        side = self.config.image_size // self.config.patch_size
-        codes = 0.5 * sine_positions(grid_points(side), self.config.embed_dim)
+        vision: Any = CONFIG.vision_config
+        self.sam = build_published(CONFIG)
+        self.dense = DenseHead(vision.output_channels)
+        side = vision.image_size // vision.patch_size
+        codes = 0.5 * sine_positions(grid_points(side), vision.hidden_size)
         positions = self.sam.image_encoder.pos_embed
         assert positions is not None
         with torch.no_grad():
@@ -74,8 +100,9 @@ class SegmenterTraining(Training):
         return loss + 0.1 * dense, result
 
     def export(self, folder: Path) -> None:
-        """Weights and config with the paper's thresholds; ``fit_thresholds`` fits them."""
-        save_sam(self.sam, self.config, folder)
+        """A SamModel with the paper's thresholds; ``fit_thresholds`` fits them."""
+        save_model(sam_model(CONFIG, sam_weights(self.sam.state_dict())), folder)
+        sam_processor(CONFIG, **NORMALISATION).save_pretrained(folder)
 
     def masks(self, embeddings_BCHW: Tensor, points_BP2: Tensor) -> tuple[Tensor, Tensor]:
         """Mask logits ``[B, P, 4, 64, 64]`` and predicted IoUs ``[B, P, 4]``.
