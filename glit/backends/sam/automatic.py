@@ -18,6 +18,7 @@ Shape suffixes:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,9 +81,7 @@ class PreparedImage:
     """Normalised, padded on the right and below."""
     points_P2: Tensor
     """x and y in pixels of the encoder's input."""
-    input_size: tuple[int, int]
-    """Height and width in the encoder's input, before padding."""
-    original_size: tuple[int, int]
+    size: tuple[int, int]
     """Height and width of the image."""
 
 
@@ -131,7 +130,9 @@ class AutomaticMasks:
         Raises:
             FloatingPointError: the model predicted NaN or infinity.
         """
-        usable = [index for index, image in enumerate(images) if min(self._input_size(image)) > 0]
+        usable = [
+            index for index, image in enumerate(images) if min(self._resized(image.shape)) > 0
+        ]
         masks = [no_masks(self._device)] * len(images)
         batch_size = max(1, _IMAGES_PER_BATCH.get(self._device.type, len(images)))
         generate = self._generate_exact if self._exact else self._generate
@@ -146,26 +147,25 @@ class AutomaticMasks:
                 for each, image in zip(masks, images, strict=True)
             ]
 
-    def _input_size(self, image: Pixels) -> tuple[int, int]:
-        """Height and width of an image in the encoder's input, before padding."""
-        scale = self._side / max(image.shape[:2])
-        height, width = (int(length * scale + 0.5) for length in image.shape[:2])
-        return height, width
+    def _resized(self, size: Sequence[int]) -> tuple[int, int]:
+        """Height and width in the encoder's input, before padding, of an image of that size."""
+        scale = self._side / max(size[:2])
+        return int(size[0] * scale + 0.5), int(size[1] * scale + 0.5)
 
     def prepare(self, image: Pixels) -> PreparedImage:
         """Resize an image's longer side to the encoder's input, normalise it, and lay the grid of
         points over it."""
-        original_size, (height, width) = (image.shape[0], image.shape[1]), self._input_size(image)
+        height, width = self._resized(image.shape)
         bilinear = Image.Resampling.BILINEAR
         resized = np.array(Image.fromarray(image).resize((width, height), bilinear))
         pixels_HW3 = upload(torch.from_numpy(resized), self._device)
         pixels_3HW = (pixels_HW3.permute(2, 0, 1) - self._mean_311) / self._std_311
-        size = np.array([width, height])
         return PreparedImage(
             pixels_3SS=functional.pad(pixels_3HW, (0, self._side - width, 0, self._side - height)),
-            points_P2=torch.from_numpy(self._point_grid_P2 * size).float().to(self._device),
-            input_size=(height, width),
-            original_size=original_size,
+            points_P2=torch.from_numpy(self._point_grid_P2 * [width, height])
+            .float()
+            .to(self._device),
+            size=(image.shape[0], image.shape[1]),
         )
 
     def _generate(self, images: list[PreparedImage]) -> list[Masks]:
@@ -243,10 +243,7 @@ class AutomaticMasks:
         """Masks of the image's size, a few at a time to bound the memory; on a CPU only those above
         the stability-score threshold."""
         limit = _PIXELS_PER_BATCH.get(self._device.type, _PIXELS_PER_BATCH["cuda"])
-        mask_px = max(
-            image.original_size[0] * image.original_size[1],
-            image.input_size[0] * image.input_size[1],
-        )
+        mask_px = max(math.prod(image.size), math.prod(self._resized(image.size)))
         batch_size = max(1, limit // mask_px)
         batches = zip(logits_Khw.split(batch_size), predicted_iou_K.split(batch_size), strict=True)
         return concatenate([self._filter_batch(image, *batch) for batch in batches])
@@ -257,7 +254,7 @@ class AutomaticMasks:
         threshold, offset = _MASK_THRESHOLD, self._thresholds.stability_score_offset
         if not len(logits_Khw):
             return no_masks(self._device)
-        logits = upscale(logits_Khw, **self._geometry(image, logits_Khw))
+        logits = self._upscaled(logits_Khw, image.size)
         stability_score_K = area_px(logits, threshold + offset) / area_px(
             logits, threshold - offset
         )
@@ -281,37 +278,29 @@ class AutomaticMasks:
         """False for NaN as well, the score of a mask without a pixel."""
         return stability_score_K >= self._thresholds.stability_score_thresh
 
-    def _geometry(self, image: PreparedImage, logits_Khw: Tensor) -> dict[str, Any]:
-        """The sizes of an image that :func:`upscale` and :func:`measure_masks` need."""
-        return {
-            "factor": self._side // logits_Khw.shape[-1],
-            "input_size": image.input_size,
-            "original_size": image.original_size,
-        }
+    def _upscaled(self, logits_Khw: Tensor, size: tuple[int, int]) -> Tensor:
+        """Mask logits [K, height, width] of an image of that size."""
+        factor = self._side // logits_Khw.shape[-1]
+        return upscale(
+            logits_Khw, factor=factor, input_size=self._resized(size), original_size=size
+        )
 
     def _runs(self, masks: Masks, image: Pixels) -> list[list[int]]:
         """Run lengths of the masks that are kept, one upscaled at a time."""
         if masks.logits_Khw is None:
             return []
-        sizes = {"input_size": self._input_size(image), "original_size": image.shape[:2]}
-        factor = self._side // masks.logits_Khw.shape[-1]
-        full = (upscale(one[None], factor=factor, **sizes)[0] for one in masks.logits_Khw)
+        size = (image.shape[0], image.shape[1])
+        full = (self._upscaled(one[None], size)[0] for one in masks.logits_Khw)
         return [encode_rle((each > _MASK_THRESHOLD).numpy()) for each in full]
 
     def _non_maximum_suppression(self, masks: Masks, image: Pixels) -> MaskBoxes:
         """On the CPU, of the stable masks alone."""
-        from torchvision.ops.boxes import batched_nms
+        from torchvision.ops import nms
 
         masks = masks.cpu()
         masks = masks[self._is_stable(masks.stability_score_K)]
-        masks = masks[
-            batched_nms(
-                masks.boxes_K4.float(),
-                masks.predicted_iou_K,
-                torch.zeros(len(masks.boxes_K4)),
-                iou_threshold=self._thresholds.box_nms_thresh,
-            )
-        ]
+        most = self._thresholds.box_nms_thresh
+        masks = masks[nms(masks.boxes_K4.float(), masks.predicted_iou_K, most)]
         return MaskBoxes(
             boxes=(masks.boxes_K4 + torch.tensor([0, 0, 1, 1])).numpy(),
             predicted_iou=masks.predicted_iou_K.numpy(),
