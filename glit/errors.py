@@ -149,22 +149,20 @@ class MissingModelError(WeightsError):
     "model 'm': not in the cache; get it on a connected machine with: hf download org/m"
     """
 
-    def __init__(self, name: str, *, reason: str, fetch: str = "", size: str = "") -> None:
+    def __init__(self, name: str, *, reason: str, fetch: str = "") -> None:
         get = f"; get it on a connected machine with: {fetch}" if fetch else ""
         super().__init__(f"model {name!r}: {reason}{get}")
         self.name = name
         self.reason = reason
         self.fetch = fetch
         """The command that gets it; empty where no such model is known."""
-        self.size = size
-        """For people, where it is known."""
 
     def __reduce__(self) -> tuple:
-        return _missing_model, (self.name, self.reason, self.fetch, self.size)
+        return _missing_model, (self.name, self.reason, self.fetch)
 
 
-def _missing_model(name: str, reason: str, fetch: str, size: str) -> MissingModelError:
-    return MissingModelError(name, reason=reason, fetch=fetch, size=size)
+def _missing_model(name: str, reason: str, fetch: str) -> MissingModelError:
+    return MissingModelError(name, reason=reason, fetch=fetch)
 
 
 class DatasetError(GlitError):

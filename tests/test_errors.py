@@ -25,7 +25,7 @@ MADE = {
     MissingExtraError: lambda: MissingExtraError(
         MissingPackage(package="ray", extra="ray", needed_for="x")
     ),
-    MissingModelError: lambda: MissingModelError("m", reason="not here", fetch="hf m", size="1 GB"),
+    MissingModelError: lambda: MissingModelError("m", reason="not here", fetch="hf m"),
     ImageError: lambda: ImageError("corrupt", "a.png is cut"),
     StorageError: lambda: StorageError("s3://a", "refused", keys=True),
 }

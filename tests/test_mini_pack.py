@@ -8,15 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from glit.backends.sam.model import (
-    PRESETS,
-    MaskThresholds,
-    build_sam,
-    load_sam,
-    read_sam_config,
-    save_sam,
-)
-from glit.errors import WeightsError
 from glit.models.tokenizer import tokenizer_hash
 from tools.mini.evaluate import (
     MINI,
@@ -153,40 +144,6 @@ def test_what_a_caption_tells() -> None:
     assert [(t.place, t.size, t.pattern, t.colour, t.shape) for t in told] == [
         (3, "small", "dotted", "red", "ring")
     ]
-
-
-def test_segment_anything_of_any_size_round_trips(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    model, thresholds = build_sam(PRESETS["mini"]), MaskThresholds(points_per_side=7)
-    save_sam(model, PRESETS["mini"], tmp_path, thresholds=thresholds)
-    again, config, read = load_sam(tmp_path)
-    assert config == PRESETS["mini"] and read == thresholds
-    for name, value in again.state_dict().items():
-        assert torch.equal(value, model.state_dict()[name].half().float())
-    assert again.image_encoder.img_size == 128 and not again.training
-
-
-def test_vit_b_has_the_published_number_of_weights() -> None:
-    with torch.device("meta"):
-        model = build_sam(PRESETS["vit_b"])
-    assert sum(p.numel() for p in model.parameters()) == 93_735_472
-
-
-def test_what_a_broken_segmenter_folder_says(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match=r"no config\.json"):
-        read_sam_config(tmp_path)
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(WeightsError, match="not a segment-anything config"):
-        read_sam_config(tmp_path)
-    described = {"model": {"depht": 4}, "thresholds": {}}
-    (tmp_path / "config.json").write_text(json.dumps(described))
-    with pytest.raises(WeightsError, match="unknown key 'depht'"):
-        read_sam_config(tmp_path)
-    save_sam(build_sam(PRESETS["mini"]), PRESETS["mini"], tmp_path)
-    whole = (tmp_path / "model.safetensors").read_bytes()
-    (tmp_path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(WeightsError, match="missing or incomplete"):
-        load_sam(tmp_path)
 
 
 def test_each_found_box_counts_once():

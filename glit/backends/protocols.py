@@ -230,10 +230,10 @@ class ProposerConfig(ModelConfig):
     """Keep the masks of regions as run lengths, in a column ``masks``; for SAM, SA-1B's files and
     files of your own."""
     allow_pickle: bool = False
-    """Allow checkpoints that are pickles (ultralytics, segment-anything); pickles can run code."""
+    """Allow checkpoints that are pickles (ultralytics); pickles can run code."""
     exact_masks: bool = False
-    """Run SAM exactly as segment-anything's generator does, one image at a time in float32:
-    identical boxes, at about half the speed on a CPU."""
+    """Run SAM's decoder as transformers has it, one image at a time in float32: the boxes of
+    segment-anything's generator, at a quarter of the speed on a CPU."""
     compile: bool = speed_only(False)
     """Compile SAM's encoder with torch.compile: slow to start, worth it for many images on a
     GPU."""

@@ -51,7 +51,10 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
     "Learn from it": {
         "train": ("train", "Fine-tune CLIP on a dataset."),
         "eval": ("evaluate", "Measure one model, or several with --compare, in one table."),
-        "import-model": ("imports", "Convert a published CLIP checkpoint, such as Long-CLIP's."),
+        "import-model": (
+            "imports",
+            "Convert a published checkpoint of a CLIP, such as Long-CLIP's, or of SAM.",
+        ),
     },
     "Try and research": {
         "sample": ("sample", "Write twelve photographs with captions and boxes made by hand."),

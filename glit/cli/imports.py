@@ -109,8 +109,9 @@ def import_model_command(
     like: str = "",
     activation: Literal["quick_gelu", "gelu"] | None = None,
 ) -> None:
-    """Convert a published CLIP checkpoint, such as Long-CLIP's, to a folder for glit train, eval
-    and build. Runs no code in the file.
+    """Convert a published checkpoint of a CLIP, such as Long-CLIP's, or of SAM.
+
+    Writes a folder for glit train, eval and build. Runs no code in the file.
 
     Args:
         checkpoint: a published file of weights (.pt, .bin, .safetensors), or FG-CLIP's folder.
@@ -126,7 +127,8 @@ def import_model_command(
     folder = local_folder(output)
     with without_bars():
         made = import_model(checkpoint, folder, like=like, activation=activation)
+    texts = f"a window of {made.context} tokens, activation {made.activation}, "
     print(
-        f"{made.parameters:,} parameters, a window of {made.context} tokens, activation "
-        f"{made.activation}, SHA-256 of the file {made.sha256}: {folder}"
+        f"{made.parameters:,} parameters, {texts if made.context else ''}"
+        f"SHA-256 of the file {made.sha256}: {folder}"
     )

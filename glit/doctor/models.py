@@ -27,8 +27,7 @@ class Model:
     """Size of its weights in bytes: as they lie here, else roughly as published; 0 where that is
     not known."""
     fetch: str
-    """The command that gets it; empty where none is known, or none is needed."""
-    from_hub: bool
+    """The command that gets it, as a build would by itself; empty where none is known or needed."""
 
 
 def models(recipes: list[Recipe]) -> list[Model]:
@@ -49,7 +48,6 @@ def model_of(name: str, revision: str, *, recipes: tuple[str, ...]) -> Model:
         here=found.path is not None,
         num_bytes=found.num_bytes,
         fetch="" if found.path is not None else found.fetch,
-        from_hub=found.from_hub,
     )
 
 
@@ -61,7 +59,7 @@ def check_models(found: list[Model], recipe: str, *, hub_answers: bool) -> Findi
         names = ", ".join(model.name for model in wanted) or "none"
         return Finding(about="models", state="ok", found=f"{names}: here")
     names = ", ".join(model.name for model in missing)
-    if hub_answers and all(model.from_hub for model in missing):
+    if hub_answers and all(model.fetch for model in missing):
         weight = sum(model.num_bytes for model in missing)
         known = f" (about {size(weight)})" if all(model.num_bytes for model in missing) else ""
         return Finding(

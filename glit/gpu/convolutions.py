@@ -11,8 +11,8 @@ from typing import Any
 def no_tf32_convolutions() -> Iterator[None]:
     """Convolutions in float32 on a GPU, where torch lets cuDNN round to TF32 by default.
 
-    TF32 would change boxes and gradients (docs/experiments.md); most of MobileSAM's encoder is
-    convolutions, and CLIP cuts images into patches by one.
+    TF32 would change boxes and gradients (docs/experiments.md); CLIP and SAM cut images into
+    patches by a convolution.
 
     Set by torch's setting for each operator. The older ``allow_tf32`` cannot be read once a caller
     has used the newer settings, and setting it to False leaves TF32 on where their common

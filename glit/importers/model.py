@@ -1,10 +1,11 @@
-"""Published fine-tuned CLIPs, files of tensors without a folder, as folders that glit takes.
+"""Published models that are files of tensors without a folder, as folders that glit takes.
 
 Long-CLIP's checkpoints have the names of OpenAI's code and two tables of text positions: the first
 20 rows of one and the others of the second are used (Long-CLIP, section 3.1). GOAL's have the names
 of transformers. FG-CLIP's folders have three tables and two projections of texts, of which those
 for long texts are used (FG-CLIP, section 3.1). What a file does not hold, the tokenizer, the
 activation and how images are prepared, is that of the model it was fine-tuned from.
+Segment-anything's checkpoints are known by their names (:mod:`glit.importers.sam`).
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glit.clip.folder import clip_config, write_model
+from glit.clip.folder import clip_config, disk_errors, write_model
 from glit.clip.image_processor import read_preprocessing
 from glit.clip.open_clip import clip_names, shape_fault
 from glit.clip.text_window import KEPT_POSITIONS
 from glit.errors import InputError, WeightsError, first_line
+from glit.importers import sam
 from glit.importers.tensor_bombs import check_stored, check_strides
 from glit.models.files import CONFIG, file_hash, has_tokenizer, model_type, weight_files
 from glit.models.weights import resolve
@@ -61,19 +63,19 @@ _NUMBERS = [
 class ImportedModel:
     """A checkpoint that was written as a folder."""
 
-    context: int
-    """Text positions."""
     parameters: int
-    activation: str
-    """Activation of both towers, as transformers calls it."""
     sha256: str
     """SHA-256 of the file that was read, or of the first one of a folder."""
+    context: int = 0
+    """Text positions of a CLIP."""
+    activation: str = ""
+    """Activation of both towers of a CLIP, as transformers calls it."""
 
 
 def import_model(
     checkpoint: Path, output: Path, *, like: str = "", activation: Activation | None = None
 ) -> ImportedModel:
-    """Write the folder of a CLIPModel with a checkpoint's weights.
+    """Write the folder of a CLIPModel, or of a SamModel, with a checkpoint's weights.
 
     Args:
         checkpoint: a state dict, as ``torch.save`` or safetensors write it, or a folder of
@@ -85,12 +87,18 @@ def import_model(
         activation: of both towers; that of ``like`` by default. No file of weights says it.
 
     Raises:
-        InputError: there is no such file, or it is no state dict of tensors.
-        WeightsError: the weights are not those of a CLIP of that architecture, or not finite.
+        InputError: there is no such file, it is no state dict of tensors, or ``like`` or
+            ``activation`` is given for a SAM, which has neither.
+        WeightsError: the weights are not those of a CLIP of that architecture or of a SAM, or not
+            finite.
     """
     from transformers import CLIPModel
 
     found = _state_dict(checkpoint)
+    if any(name.startswith(sam.PREFIX) for name in found):
+        if like or activation is not None:
+            raise InputError(f"{checkpoint}: a SAM, which takes no --like and no --activation")
+        return _import_sam(found, checkpoint, output)
     own = model_type(checkpoint) == "clip" and has_tokenizer(checkpoint)
     start = checkpoint if own and not like else resolve(like or DEFAULT_LIKE).path
     config: Any = clip_config(start)
@@ -112,8 +120,7 @@ def import_model(
         raise WeightsError(
             f"{checkpoint}: {fault}; name the CLIP it was fine-tuned from with --like"
         )
-    if bad := [name for name, each in weights.items() if not each.isfinite().all()]:
-        raise WeightsError(f"{checkpoint}: {bad[0]} is not finite; download it again")
+    _check_finite(weights, checkpoint)
     model = CLIPModel.from_pretrained(
         None,  # pyright: ignore[reportArgumentType]
         config=config, state_dict=weights, dtype=torch.float32,
@@ -129,6 +136,40 @@ def import_model(
         activation=config.text_config.hidden_act,
         sha256=file_hash(weight_files(checkpoint)[0]),
     )
+
+
+def _import_sam(found: Mapping[str, Tensor], checkpoint: Path, output: Path) -> ImportedModel:
+    """Write the folder of a SamModel with the weights of a checkpoint of segment-anything's.
+
+    Raises:
+        WeightsError: the weights are not those of its ViT-B, L or H, or not finite.
+    """
+    from transformers import SamModel
+
+    weights = sam.sam_weights(found)
+    try:
+        config = sam.sam_config(weights)
+    except (KeyError, IndexError, ZeroDivisionError) as error:
+        raise WeightsError(
+            f"{checkpoint}: not a checkpoint of segment-anything's ViT-B, L or H "
+            f"({type(error).__name__}: {error}); give one of these, or a SamModel of transformers"
+        ) from error
+    with torch.device("meta"):
+        shapes = {name: each.shape for name, each in SamModel(config).state_dict().items()}
+    del shapes[sam.TIED]
+    if fault := shape_fault(weights, shapes, wanted_by="segment-anything"):
+        raise WeightsError(f"{checkpoint}: {fault}; give a checkpoint of ViT-B, L or H")
+    _check_finite(weights, checkpoint)
+    with new_folder(output) as folder, disk_errors():
+        sam.sam_model(config, weights).save_pretrained(folder)
+        sam.sam_processor(config).save_pretrained(folder)
+    parameters = sum(each.numel() for each in weights.values())
+    return ImportedModel(parameters=parameters, sha256=file_hash(weight_files(checkpoint)[0]))
+
+
+def _check_finite(weights: Mapping[str, Tensor], checkpoint: Path) -> None:
+    if bad := [name for name, each in weights.items() if not each.isfinite().all()]:
+        raise WeightsError(f"{checkpoint}: {bad[0]} is not finite; download it again")
 
 
 def _state_dict(path: Path) -> Mapping[str, Tensor]:

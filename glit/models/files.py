@@ -82,13 +82,13 @@ def check_complete(
             "loaded from folders); download it again, or convert it"
         )
     for file in pickles:
-        check_hash(file, pickle_sha256, name=name)
+        _check_hash(file, pickle_sha256, name=name)
     for file in weights:
         if file.suffix == ".safetensors":
             _check_safetensors(file, name)
 
 
-def check_hash(file: Path, sha256: str, *, name: str) -> None:
+def _check_hash(file: Path, sha256: str, *, name: str) -> None:
     """Refuse a file that is not the published one.
 
     Raises:
@@ -124,8 +124,8 @@ def _read_config(path: Path, name: str = CONFIG) -> dict[str, Any]:
 
 
 def folder_of_file(path: Path) -> str:
-    """The end of a message about a file of weights that is given as a CLIP."""
-    return f"make one of a CLIP's weights with: glit import-model {path} -o FOLDER"
+    """The end of a message about a file of weights that is given in place of a folder."""
+    return f"make one of a CLIP's or SAM's weights with: glit import-model {path} -o FOLDER"
 
 
 def has_tokenizer(path: Path) -> bool:

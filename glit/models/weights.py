@@ -1,4 +1,4 @@
-"""Find a model's files by name: mini model, path, published file, cache, hub.
+"""Find a model's files by name: mini model, path, cache, hub.
 
 Names and pins live in ``manifests/weights.toml``. Code in a model repository is never run.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import shlex
 import sys
 import tomllib
 import zipfile
@@ -20,9 +19,7 @@ from typing import Any
 from glit.errors import MissingExtraError, MissingModelError, MissingPackage, WeightsError
 from glit.models.files import (
     PICKLE,
-    cache_folder,
     check_complete,
-    check_hash,
     inner_model,
     weight_files,
     weights_hash,
@@ -35,8 +32,8 @@ _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 _FILE_SUFFIXES = {".pt", ".pth", ".safetensors", ".bin", ".onnx"}
 _CHECKPOINTS = ("best", "last")
 """Names of the checkpoints of a run of glit train; no model on the hub is taken for one."""
-LOCAL, PUBLISHED = "local", "published"
-"""Revisions of what the user gives by its path, and of a file that has but one."""
+LOCAL = "local"
+"""Revision of what the user gives by its path."""
 
 
 _MOST_OF_PICKLE = 64 << 20
@@ -64,7 +61,7 @@ class Resolved:
         """The identity for fingerprints, manifests and locks; of a path only its last part."""
         kept = asdict(self)
         kept.pop("path")
-        if self.revision == LOCAL or (self.revision == PUBLISHED and "/" in self.name):
+        if self.revision == LOCAL:
             kept["name"] = self.path.name
         return kept
 
@@ -95,7 +92,7 @@ def stated_licence(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsEntry:
-    """A table of ``manifests/weights.toml``: of mini, inside, id and file it has one."""
+    """A table of ``manifests/weights.toml``: of mini, inside and id it has one."""
 
     licence: str
     mini: str = ""
@@ -104,15 +101,10 @@ class WeightsEntry:
     """Path, within the package, of a file that is part of it."""
     id: str = ""
     """Hub id."""
-    file: str = ""
-    """Name of a file that is published outside the hub."""
-    source: str = ""
-    """The address where that file is published."""
     num_bytes: int = 0
-    """Its size; with ``id``, roughly that of its weights."""
+    """Roughly the size of its weights."""
     sha256: str = ""
-    """SHA-256 of that file; with ``id``, of the pickle that its publisher gives in place of
-    safetensors."""
+    """SHA-256 of the pickle that its publisher gives in place of safetensors."""
     revision: str = "main"
     """Hub commit, or version of a mini model."""
 
@@ -130,8 +122,7 @@ def _entries(text: str) -> dict[str, WeightsEntry]:
 def resolve(name: str, revision: str = "main", *, random_weights: bool = False) -> Resolved:
     """Find a model's files and hash its weights.
 
-    Order: the mini models, a path that exists, a published file in the current folder or the
-    weights folder, the local Hugging Face cache, the hub.
+    Order: the mini models, a path that exists, the local Hugging Face cache, the hub.
 
     Args:
         name: name in the manifest, hub id, folder or file.
@@ -141,7 +132,7 @@ def resolve(name: str, revision: str = "main", *, random_weights: bool = False) 
     Raises:
         MissingExtraError: a mini model that the wheel leaves out.
         MissingModelError: nothing found.
-        WeightsError: the folder is incomplete, or the file is not the published one.
+        WeightsError: the folder is incomplete, or its pickle is not the published one.
     """
     entry, path, revision = _locate(name, revision)
     if entry.id and (path is None or not _is_whole(path, entry, name)):
@@ -172,11 +163,7 @@ def _locate(name: str, revision: str) -> tuple[WeightsEntry, Path | None, str]:
         return entry, PACKAGE / entry.inside, entry.revision
     given = os.path.expanduser(name)
     if os.path.exists(given):
-        path = inner_model(Path(given).resolve())
-        entry = _entry_of_file(path)
-        return entry, path, PUBLISHED if entry.file else LOCAL
-    if entry.file:
-        return entry, _find_file(entry), PUBLISHED
+        return WeightsEntry(licence=""), inner_model(Path(given).resolve()), LOCAL
     if _is_path(name):
         return WeightsEntry(licence=""), None, LOCAL
     revision = revision if revision != "main" else entry.revision
@@ -184,12 +171,7 @@ def _locate(name: str, revision: str) -> tuple[WeightsEntry, Path | None, str]:
 
 
 def _check(path: Path, entry: WeightsEntry, name: str, *, random_weights: bool = False) -> None:
-    """Refuse a model that is not whole, and another file under a published name: half a download
-    is the likeliest one."""
-    if entry.file and entry.sha256:
-        check_hash(path, entry.sha256, name=name)
-    pickle_sha256 = entry.sha256 if entry.id else ""
-    check_complete(path, name=name, pickle_sha256=pickle_sha256, random_weights=random_weights)
+    check_complete(path, name=name, pickle_sha256=entry.sha256, random_weights=random_weights)
 
 
 def _is_whole(path: Path, entry: WeightsEntry, name: str) -> bool:
@@ -220,9 +202,8 @@ class LookedUp:
     """Size of its weights in bytes: as they lie here, else as published; 0 where that is not known.
     """
     fetch: str
-    """The command that gets it; empty where no such model is known."""
-    from_hub: bool
-    """True if a build would fetch it by itself."""
+    """The command that gets it from the hub, as a build would by itself; empty if the hub is not
+    where it comes from."""
 
 
 def look_up(name: str, revision: str = "main") -> LookedUp:
@@ -231,15 +212,11 @@ def look_up(name: str, revision: str = "main") -> LookedUp:
         entry, path, revision = _locate(name, revision)
     except MissingExtraError:
         entry, path = _entry(name), None
-    fetch = ""
-    if entry.file and path is None:
-        fetch = _fetch_file(entry)
-    elif entry.id:
-        fetch = _fetch_from_hub(entry, revision)
     if path is not None and not _is_whole(path, entry, name):
         path = None
     size = sum(file.stat().st_size for file in weight_files(path)) if path else entry.num_bytes
-    return LookedUp(path=path, num_bytes=size, fetch=fetch, from_hub=bool(entry.id))
+    fetch = _fetch_from_hub(entry, revision) if entry.id else ""
+    return LookedUp(path=path, num_bytes=size, fetch=fetch)
 
 
 def _fetch_from_hub(entry: WeightsEntry, revision: str) -> str:
@@ -247,49 +224,15 @@ def _fetch_from_hub(entry: WeightsEntry, revision: str) -> str:
     return f"hf download {entry.id}{pin}"
 
 
-def weights_folder() -> Path:
-    """The folder for published weight files: ``$GLIT_WEIGHTS`` or its default."""
-    given = os.environ.get("GLIT_WEIGHTS")
-    return Path(given) if given else cache_folder() / "weights"
-
-
 def _entry(name: str) -> WeightsEntry:
-    """Return the manifest's entry for a name, a hub id or a file's name; else an entry for the
-    hub."""
+    """Return the manifest's entry for a name or a hub id; else an entry for the hub."""
     known = manifest()
     if name in known:
         return known[name]
     for entry in known.values():
-        if name and name in (entry.id, entry.file):
+        if name and name == entry.id:
             return entry
     return WeightsEntry(id=name, licence="")
-
-
-# -- files published outside the hub ---------------------------------------------------------------
-
-
-def _entry_of_file(path: Path) -> WeightsEntry:
-    """Return the manifest's entry for a file of this name; an empty one for others and folders."""
-    known = [entry for entry in manifest().values() if entry.file == path.name]
-    return known[0] if known and path.is_file() else WeightsEntry(licence="")
-
-
-def _find_file(entry: WeightsEntry) -> Path | None:
-    places = (Path(), weights_folder())
-    return next((p.resolve() for p in (f / entry.file for f in places) if p.is_file()), None)
-
-
-def _fetch_file(entry: WeightsEntry) -> str:
-    target = _shown(weights_folder() / entry.file)
-    return f"curl -L --create-dirs -o {target} {entry.source}"
-
-
-def _shown(path: Path) -> str:
-    """A path with ``~`` for the home folder, as a shell takes it."""
-    try:
-        return f"~/{shlex.quote(str(path.relative_to(Path.home())))}"
-    except ValueError:
-        return shlex.quote(str(path))
 
 
 def _size(num_bytes: int) -> str:
@@ -382,16 +325,8 @@ def _hub() -> Any:
 
 def _missing(name: str, entry: WeightsEntry, revision: str) -> MissingModelError:
     """The error for a model that is nowhere."""
-    if entry.file:
-        return MissingModelError(
-            name,
-            reason=f"{entry.file} ({_size(entry.num_bytes)}) is neither in the current folder nor "
-            f"in {_shown(weights_folder())} ($GLIT_WEIGHTS)",
-            fetch=_fetch_file(entry),
-            size=_size(entry.num_bytes),
-        )
     if not entry.id:
-        return _no_such_path(name)
+        return MissingModelError(name, reason="no such file or folder")
     if PurePath(name).name in _CHECKPOINTS:
         return MissingModelError(
             name,
@@ -420,15 +355,3 @@ def _is_path(name: str) -> bool:
     """Return whether a name that is nowhere was meant as a path, not as a hub id."""
     starts = name.startswith(("/", "./", "../", "~"))
     return starts or name.count("/") > 1 or PurePath(name).suffix in _FILE_SUFFIXES
-
-
-def _no_such_path(name: str) -> MissingModelError:
-    for known_as, entry in manifest().items():
-        if entry.file and entry.file == PurePath(name).name:
-            return MissingModelError(
-                name,
-                reason=f"no such file; glit knows it as {known_as!r}",
-                fetch=_fetch_file(entry),
-                size=_size(entry.num_bytes),
-            )
-    return MissingModelError(name, reason="no such file or folder")

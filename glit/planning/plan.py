@@ -179,9 +179,8 @@ def _missing(recipe: str, errors: Sequence[tuple[str, MissingModelError]]) -> We
 
 def _fetch_line(roles: str, error: MissingModelError) -> str:
     """A line for a shell, with a comment that says what it gets."""
-    size = f" ({error.size})" if error.size else ""
     if error.fetch:
-        return f"  {error.fetch}  # {roles} {error.name!r}{size}"
+        return f"  {error.fetch}  # {roles} {error.name!r}"
     return f"  # {roles} {error.name!r}: {error.reason}"
 
 

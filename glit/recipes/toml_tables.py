@@ -118,7 +118,7 @@ def trusted_tables(
     wanted = [
         demand
         for _, _, own in foreign
-        for demand in trust.demands(own, foreign[0][0].absolute().parent, bases=tables, given=given)
+        for demand in trust.demands(own, foreign[0][0].absolute().parent, given=given)
     ]
     if not confirmed:
         trust.refuse_untrusted(name_or_path, list(dict.fromkeys(wanted)), contents)

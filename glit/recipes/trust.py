@@ -27,7 +27,6 @@ def demands(
     tables: Mapping[str, Any],
     folder: Path,
     *,
-    bases: Mapping[str, Any],
     given: Collection[tuple[str, str]] = (),
 ) -> list[str]:
     """Return the parts of a recipe's tables that need to be trusted, in words.
@@ -35,19 +34,9 @@ def demands(
     Args:
         tables: raw ones of the file.
         folder: of the file; files below it are its own.
-        bases: the tables with those that they are based on.
         given: tables and keys that the command line sets, which count for nothing here.
     """
-    found = [
-        f"{name}.allow_pickle, for its own model"
-        for name, table in tables.items()
-        if isinstance(table, dict)
-        and "allow_pickle" not in table
-        and {"model", "revision", "backend"} & table.keys()
-        and isinstance(bases.get(name), dict)
-        and bases[name].get("allow_pickle", False) is not False
-        and (name, "allow_pickle") not in given
-    ]
+    found = []
     if named := tables.get("plugins"):
         found.append(f"plugins = {cut(repr(named), 100)}, whose code runs")
     for name, table in tables.items():

@@ -3,44 +3,44 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 import torch
 from process_settings import tf32_settings
+from transformers import SamConfig
 
 from glit.backends.sam import automatic
 from glit.backends.sam.automatic import _IMAGES_PER_BATCH, _PIXELS_PER_BATCH, AutomaticMasks
 from glit.backends.sam.decoder import PointDecoder
-from glit.backends.sam.encoder import _REL_POS_ELEMENTS, encode
 from glit.backends.sam.masks import upscale
-from glit.backends.sam.model import PRESETS, MaskThresholds, SamConfig, build_sam, load_sam
+from glit.backends.sam.model import load_sam
+from glit.bench.lism_flism.published_sam import build_published, published_sam
 from glit.data.geometry import iou
 from glit.gpu.convolutions import no_tf32_convolutions
 from glit.images import decode
+from glit.importers.sam import DECODER_NORM_EPS, sam_model, sam_weights
 from glit.models.weights import resolve
 
+_SIZES = {"image_size": 112, "patch_size": 8}
 WINDOWED = SamConfig(
-    image_size=112,
-    patch_size=8,
-    embed_dim=48,
-    depth=3,
-    num_heads=3,
-    global_attn_indexes=(1,),
-    window_size=4,
-    prompt_dim=32,
-    decoder_mlp_dim=48,
-    decoder_num_heads=4,
-    iou_head_dim=32,
-)
+    vision_config={
+        **_SIZES, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 3,
+        "global_attn_indexes": [1], "window_size": 4, "output_channels": 32, "num_pos_feats": 16,
+    },
+    prompt_encoder_config={**_SIZES, "hidden_size": 32},
+    mask_decoder_config={
+        "hidden_size": 32, "mlp_dim": 48, "num_attention_heads": 4, "iou_head_hidden_dim": 32,
+        "layer_norm_eps": DECODER_NORM_EPS,
+    },
+)  # fmt: skip
 """Every part of the published encoder on a small scale; windows do not fit the grid of 14."""
 
 
 @pytest.fixture(scope="module")
 def segmenter():
-    model, _, thresholds = load_sam(resolve("mini-segmenter").path)
-    return model, thresholds
+    return load_sam(resolve("mini-segmenter"))
 
 
 @pytest.fixture(scope="module")
@@ -57,15 +57,7 @@ def published(segmenter, pictures):
     """What segment-anything answers, made comparable."""
     from segment_anything import SamAutomaticMaskGenerator
 
-    model, thresholds = segmenter
-    generator = SamAutomaticMaskGenerator(
-        model,
-        points_per_side=thresholds.points_per_side,
-        pred_iou_thresh=thresholds.pred_iou_thresh,
-        stability_score_thresh=thresholds.stability_score_thresh,
-        stability_score_offset=thresholds.stability_score_offset,
-        box_nms_thresh=thresholds.box_nms_thresh,
-    )
+    generator = SamAutomaticMaskGenerator(published_sam(segmenter), **asdict(segmenter.thresholds))
     return [generator.generate(picture) for picture in pictures]
 
 
@@ -75,13 +67,15 @@ def sharing(monkeypatch):
     monkeypatch.setitem(_IMAGES_PER_BATCH, "cpu", 64)
 
 
-def with_random_offsets(model):
-    """Biases and positions that start at zero would hide mistakes."""
-    generator = torch.Generator().manual_seed(1)
+def random_pair():
+    """segment-anything's model and transformers' with its weights; biases and positions, which
+    start at zero, would hide mistakes."""
+    torch.manual_seed(0)
+    theirs = build_published(WINDOWED)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.05)
-    return model
+        for parameter in theirs.parameters():
+            parameter.add_(torch.randn(parameter.shape) * 0.05)
+    return theirs, sam_model(WINDOWED, sam_weights(theirs.state_dict())).eval()
 
 
 def box_of(mask):
@@ -89,26 +83,29 @@ def box_of(mask):
     return [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
 
 
-def test_exact_masks_are_those_of_segment_anything_number_by_number(segmenter, pictures, published):
-    found = AutomaticMasks(*segmenter, exact=True)(pictures)
+def test_exact_masks_are_those_of_segment_anything(segmenter, pictures, published):
+    found = AutomaticMasks(segmenter, exact=True)(pictures)
     assert sum(map(len, published)) > 20
     for own, theirs in zip(found, published, strict=True):
         assert own.boxes.tolist() == [box_of(mask) for mask in theirs]
         assert own.area_px.tolist() == [mask["area"] for mask in theirs]
-        assert own.predicted_iou.tolist() == [mask["predicted_iou"] for mask in theirs]
-        assert own.stability_score.tolist() == [mask["stability_score"] for mask in theirs]
+        for name in ("predicted_iou", "stability_score"):
+            wanted = [mask[name] for mask in theirs]
+            np.testing.assert_allclose(getattr(own, name), wanted, atol=1e-5)
 
 
 def test_fast_masks_agree_with_segment_anything(segmenter, pictures, published, sharing):
-    found = AutomaticMasks(*segmenter)(pictures)
+    found = AutomaticMasks(segmenter)(pictures)
     assert [len(own.boxes) for own in found] == [len(theirs) for theirs in published]
     for own, theirs in zip(found, published, strict=True):
         boxes = np.array([box_of(mask) for mask in theirs], float).reshape(-1, 4)
         assert (iou(boxes, own.boxes.astype(float)).max(axis=1, initial=0) >= 0.98).all()
+        wanted = [mask["predicted_iou"] for mask in theirs]
+        np.testing.assert_allclose(own.predicted_iou, wanted, atol=1e-4)
 
 
 def test_images_of_one_batch_do_not_change_each_other(segmenter, pictures, sharing):
-    masks = AutomaticMasks(*segmenter)
+    masks = AutomaticMasks(segmenter)
     for alone, together in zip(
         [masks([picture])[0] for picture in pictures], masks(pictures), strict=True
     ):
@@ -118,9 +115,9 @@ def test_images_of_one_batch_do_not_change_each_other(segmenter, pictures, shari
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_on_a_cpu_neighbours_change_no_bit(segmenter, pictures, monkeypatch, exact):
-    masks = AutomaticMasks(*segmenter, exact=exact)
+    masks = AutomaticMasks(segmenter, exact=exact)
     shapes = []
-    encoder = masks.model.image_encoder
+    encoder = masks.model.vision_encoder
     seen = encoder.patch_embed.register_forward_hook(lambda _, x, y: shapes.append(len(x[0])))
     together = masks(pictures[:3])
     seen.remove()
@@ -133,17 +130,17 @@ def test_on_a_cpu_neighbours_change_no_bit(segmenter, pictures, monkeypatch, exa
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_nan_is_no_image_without_masks(segmenter, pictures, exact):
-    model = copy.deepcopy(segmenter[0])
+    model = copy.deepcopy(segmenter.model)
     with torch.no_grad():
-        model.image_encoder.neck[0].weight[0] = float("nan")
+        model.vision_encoder.neck.conv1.weight[0] = float("nan")
     with pytest.raises(FloatingPointError, match="NaN"):
-        AutomaticMasks(model, segmenter[1], exact=exact)(pictures[:1])
+        AutomaticMasks(replace(segmenter, model=model), exact=exact)(pictures[:1])
 
 
 @pytest.mark.parametrize("height, width", [(16, 40_000), (40_000, 16), (1, 900)])
 def test_an_image_of_which_nothing_is_left_has_no_masks(segmenter, pictures, height, width):
     thin = np.zeros((height, width, 3), np.uint8)
-    masks = AutomaticMasks(*segmenter)
+    masks = AutomaticMasks(segmenter)
     found = masks([thin, pictures[0]])
     assert [len(each.boxes) for each in found] == [0, len(masks(pictures[:1])[0].boxes)]
     assert found[0].boxes.shape == (0, 4)
@@ -152,7 +149,7 @@ def test_an_image_of_which_nothing_is_left_has_no_masks(segmenter, pictures, hei
 def test_few_masks_of_a_small_image_are_enlarged_at_a_time(segmenter, pictures, monkeypatch):
     """On their way they are as large as the encoder's square."""
     monkeypatch.setitem(_PIXELS_PER_BATCH, "cpu", 2 * 128**2)
-    masks = AutomaticMasks(*segmenter)
+    masks = AutomaticMasks(segmenter)
     numbers = []
     monkeypatch.setattr(
         automatic,
@@ -165,10 +162,10 @@ def test_few_masks_of_a_small_image_are_enlarged_at_a_time(segmenter, pictures, 
 
 @pytest.mark.parametrize("exact, allowed", [(False, False), (True, True)])
 def test_float32_convolutions_are_not_shortened_on_a_gpu(segmenter, pictures, exact, allowed):
-    """But in the exact mode, which repeats what segment-anything does on the same machine."""
+    """But in the exact mode, which repeats what transformers does on the same machine."""
     seen = []
-    masks = AutomaticMasks(*segmenter, exact=exact)
-    hook = masks.model.image_encoder.neck.register_forward_hook(
+    masks = AutomaticMasks(segmenter, exact=exact)
+    hook = masks.model.vision_encoder.neck.register_forward_hook(
         lambda *_: seen.append(torch.backends.cudnn.allow_tf32)
     )
     assert torch.backends.cudnn.allow_tf32  # torch's default
@@ -223,51 +220,40 @@ def test_a_callers_settings_for_float32_are_kept_whichever_kind_they_are_of(sett
 
 
 def test_an_image_without_masks_has_none(segmenter, pictures):
-    model, thresholds = segmenter
     for change in ({"pred_iou_thresh": 2.0}, {"stability_score_thresh": 2.0}):
         for exact in (False, True):
-            masks = AutomaticMasks(model, replace(thresholds, **change), exact=exact)
+            thresholds = replace(segmenter.thresholds, **change)
+            masks = AutomaticMasks(replace(segmenter, thresholds=thresholds), exact=exact)
             assert [len(each.boxes) for each in masks(pictures[:1])] == [0]
-    assert AutomaticMasks(model, thresholds)([]) == []
+    assert AutomaticMasks(segmenter)([]) == []
 
 
-@pytest.mark.parametrize("config", [WINDOWED, PRESETS["mini"]], ids=["windowed", "mini"])
-def test_the_encoder_answers_as_the_published_one(config):
-    torch.manual_seed(0)
-    model = with_random_offsets(build_sam(config))
-    images = torch.randn(3, 3, config.image_size, config.image_size)
+def test_the_encoder_of_converted_weights_answers_as_the_published_one():
+    theirs, ours = random_pair()
+    images = torch.randn(3, 3, 112, 112)
     with torch.inference_mode():
-        wanted = torch.cat([model.image_encoder(image[None]) for image in images])
-        np.testing.assert_allclose(encode(model.image_encoder, images), wanted, atol=2e-4)
-
-
-def test_heads_are_taken_in_parts_where_the_bias_would_be_large(monkeypatch):
-    torch.manual_seed(0)
-    model = with_random_offsets(build_sam(WINDOWED))
-    images = torch.randn(2, 3, 112, 112)
-    with torch.inference_mode():
-        whole = encode(model.image_encoder, images)
-        monkeypatch.setitem(_REL_POS_ELEMENTS, "cpu", 2 * 196**2)
-        np.testing.assert_allclose(encode(model.image_encoder, images), whole, atol=1e-5)
+        wanted = theirs.image_encoder(images)
+        found = torch.cat([ours.vision_encoder(each[None]).last_hidden_state for each in images])
+    assert wanted.std() > 0.1
+    np.testing.assert_allclose(found, wanted, atol=2e-5)
 
 
 def test_the_decoder_answers_as_the_published_one():
-    torch.manual_seed(0)
-    model = with_random_offsets(build_sam(WINDOWED))
+    theirs, ours = random_pair()
     embeddings, points = torch.randn(2, 32, 14, 14), torch.rand(2, 5, 2) * 112
     wanted = torch.rand(2, 5, 3) > 0.5
     wanted[0, 0] = False  # a point nobody wants is not upscaled
     with torch.inference_mode():
-        decoder = PointDecoder(model, torch.float32)
+        decoder = PointDecoder(ours, torch.float32)
         decoded = decoder.decode(decoder.project_images(embeddings), points)
         masks = decoder.mask_logits(decoded, wanted)
-        theirs = [
-            published_decoder(model, e[None], p) for e, p in zip(embeddings, points, strict=True)
+        answers = [
+            published_decoder(theirs, e[None], p) for e, p in zip(embeddings, points, strict=True)
         ]
     np.testing.assert_allclose(
-        decoded.predicted_iou_IPM, torch.stack([i for _, i in theirs]), atol=1e-4
+        decoded.predicted_iou_IPM, torch.stack([i for _, i in answers]), atol=1e-4
     )
-    logits = torch.stack([m for m, _ in theirs])
+    logits = torch.stack([m for m, _ in answers])
     assert masks.shape == (int(wanted.sum()), 56, 56)
     np.testing.assert_allclose(masks, logits[wanted], atol=1e-4)
 
@@ -287,20 +273,19 @@ def published_decoder(model, embedding, points):
 def test_the_encoder_can_be_compiled(segmenter, pictures, monkeypatch):
     real = torch.compile
     monkeypatch.setattr(torch, "compile", lambda function: real(function, backend="eager"))
-    plain = AutomaticMasks(*segmenter)(pictures[:1])[0]
-    compiled = AutomaticMasks(*segmenter, compiled=True)(pictures[:1])[0]
+    plain = AutomaticMasks(segmenter)(pictures[:1])[0]
+    compiled = AutomaticMasks(segmenter, compiled=True)(pictures[:1])[0]
     assert plain.boxes.tolist() == compiled.boxes.tolist()
 
 
 @pytest.mark.parametrize("size", [1.0, 400.0])
 def test_norms_square_their_input_in_float32(size):
     """In float16 a number over 256 would be squared to infinity and the embedding be zero."""
-    model = build_sam(WINDOWED)
+    _, model = random_pair()
     with torch.no_grad():
-        model.image_encoder.neck[2].weight *= size
+        model.vision_encoder.neck.conv2.weight *= size
         images = torch.randn(1, 3, 112, 112, generator=torch.Generator().manual_seed(0))
-        wanted = encode(model.image_encoder, images)
-        masks = AutomaticMasks(model, MaskThresholds(), dtype=torch.float16)
+        wanted = model.vision_encoder(images).last_hidden_state
         with torch.autocast("cpu", torch.float16):
-            found = masks._encode(model.image_encoder, images)
+            found = model.vision_encoder(images).last_hidden_state
     assert float((found - wanted).norm() / wanted.norm()) < 0.02

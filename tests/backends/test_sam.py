@@ -1,23 +1,26 @@
-"""LISM's regions: segment-anything's masks, measured as masks, given as boxes."""
+"""LISM's regions: SAM's masks, measured as masks, given as boxes."""
 
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
 from building import run_build
+from safetensors.torch import load_file, save_file
 
 from glit.backends.proposers import PROPOSERS
 from glit.backends.proposers.sam import shrink_large
-from glit.backends.sam.model import PRESETS, build_sam
+from glit.backends.sam.model import THRESHOLDS_NAME, MaskThresholds, load_sam, write_thresholds
 from glit.data.geometry import iou
 from glit.dataset.verify import verify
 from glit.errors import WeightsError
 from glit.images import decode
 from glit.models.weights import resolve
+from glit.recipes.resources import mini_model
 from glit.stages.propose import ProposeConfig
 
 
@@ -56,20 +59,42 @@ def test_large_images_are_shrunk_and_their_boxes_come_back_in_original_pixels(de
     assert overlap.max() > 0.8
 
 
-@pytest.mark.slow
-def test_a_published_checkpoint_is_told_by_its_weights_and_wants_permission(tmp_path):
-    torch.manual_seed(0)
-    path = tmp_path / "sam_vit_b.pth"
-    torch.save(build_sam(PRESETS["vit_b"]).state_dict(), path)
-    with pytest.raises(WeightsError, match="allow_pickle = true"):
-        PROPOSERS["sam"].make(ProposeConfig(), resolve(str(path)))
-    allowed = ProposeConfig(allow_pickle=True, device="cpu")
-    made = PROPOSERS["sam"].make(allowed, resolve(str(path)))
-    encoder = made.masks.model.image_encoder
-    assert (len(encoder.blocks), encoder.patch_embed.proj.out_channels) == (12, 768)
-    path.write_bytes(b"not a checkpoint")
-    with pytest.raises(WeightsError, match="not a published segment-anything checkpoint"):
-        PROPOSERS["sam"].make(allowed, resolve(str(path)))
+def test_thresholds_lie_beside_the_weights(tmp_path):
+    folder = shutil.copytree(mini_model("segmenter"), tmp_path / "model")
+    found = load_sam(resolve("mini-segmenter")).thresholds
+    assert (found.points_per_side, found.stability_score_thresh) == (10, 0.3)
+    write_thresholds(replace(found, points_per_side=7), folder)
+    config = ProposeConfig(device="cpu")
+    detector = PROPOSERS["sam"].make(config, resolve(str(folder)))
+    assert len(detector.masks._point_grid_P2) == 49
+    for text, said in (
+        ('{"points": 7}', "unknown key 'points'"),
+        ('{"points_per_side": "7"}', "want int"),
+        ("{", "Expecting"),
+    ):
+        (folder / THRESHOLDS_NAME).write_text(text)
+        with pytest.raises(WeightsError, match=f"{THRESHOLDS_NAME}: .*{said}"):
+            PROPOSERS["sam"].make(config, resolve(str(folder)))
+    (folder / THRESHOLDS_NAME).unlink()
+    assert load_sam(resolve(str(folder))).thresholds == MaskThresholds()
+
+
+@pytest.mark.parametrize("change", ["a weight less", "another shape", "no preprocessor"])
+def test_a_folder_with_a_part_of_a_model_is_refused(tmp_path, change):
+    folder = shutil.copytree(mini_model("segmenter"), tmp_path / "model")
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    if change == "a weight less":
+        del weights["mask_decoder.iou_token.weight"]
+        save_file(weights, path, metadata={"format": "pt"})
+    elif change == "another shape":
+        config = json.loads((folder / "config.json").read_text())
+        config["vision_config"]["num_hidden_layers"] = 5
+        (folder / "config.json").write_text(json.dumps(config))
+    else:
+        (folder / "preprocessor_config.json").unlink()
+    with pytest.raises(WeightsError, match=str(folder)):
+        PROPOSERS["sam"].make(ProposeConfig(device="cpu"), resolve(str(folder)))
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ import pytest
 from measuring import measured
 from rich.console import Console
 
-from glit.backends.sam.model import build_sam
 from glit.bench.harness import Row
 from glit.bench.lism_flism.columns import PARTS, columns_on
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
@@ -26,6 +25,7 @@ from glit.bench.lism_flism.models import (
     calibrated_threshold,
     find_models,
 )
+from glit.bench.lism_flism.published_sam import build_published
 from glit.bench.lism_flism.report import main_rows, page
 from glit.bench.lism_flism.run import write
 from glit.bench.machine import Load, describe_machine
@@ -162,10 +162,17 @@ def test_terminal_and_page_show_the_same_cells(random_tiny):
 def test_the_random_models_have_the_papers_sizes():
     """Millions of parameters as FAST-GOAL's Table X has them."""
     import torch
-    from transformers import CLIPConfig, CLIPModel, YolosConfig, YolosForObjectDetection
+    from transformers import (
+        CLIPConfig,
+        CLIPModel,
+        SamConfig,
+        SamModel,
+        YolosConfig,
+        YolosForObjectDetection,
+    )
 
     with torch.device("meta"):
-        sam = build_sam(FULL.sam)
+        sam = SamModel(SamConfig(**FULL.sam))
         yolos = YolosForObjectDetection(YolosConfig(**FULL.yolos))
         clip = CLIPModel(CLIPConfig(vision_config={"patch_size": 16}))
     counted = [sum(p.numel() for p in model.parameters()) / 1e6 for model in (clip, sam, yolos)]
@@ -223,9 +230,10 @@ def test_a_folder_without_photographs(tmp_path):
 def test_the_threshold_lets_the_wanted_share_pass():
     import torch
     from segment_anything import SamPredictor
+    from transformers import SamConfig
 
     torch.manual_seed(0)
-    sam = build_sam(TINY.sam)
+    sam = build_published(SamConfig(**TINY.sam))
     image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
     threshold = calibrated_threshold(sam, image, 4)
     predictor = SamPredictor(sam)

@@ -37,14 +37,11 @@ def test_the_mini_pack_resolves_with_a_hash_and_no_path_in_its_identity():
 def test_every_manifest_entry_says_where_and_under_which_licence():
     for name, entry in manifest().items():
         assert entry.licence, name
-        assert sum(map(bool, (entry.mini, entry.inside, entry.id, entry.file))) == 1, name
-        assert bool(entry.source) == bool(entry.file), name
+        assert sum(map(bool, (entry.mini, entry.inside, entry.id))) == 1, name
         assert bool(entry.num_bytes) == (not entry.mini and not entry.inside), name
         assert re.fullmatch("([0-9a-f]{64})?", entry.sha256), name
         if entry.id:
             assert re.fullmatch("main|[0-9a-f]{40}", entry.revision), name
-        if entry.file:
-            assert entry.source.startswith("https://") and entry.source.endswith("/" + entry.file)
 
 
 @pytest.fixture
@@ -128,96 +125,14 @@ def test_a_half_downloaded_index(copy):
         resolve(str(copy))
 
 
-# -- published files -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def published(tmp_path, monkeypatch):
-    """A manifest with one file, and empty folders to look for it in."""
-    listed = tmp_path / "weights.toml"
-    digest = hashlib.sha256(b"the published weights").hexdigest()
-    listed.write_text(
-        '[sam-x]\nfile = "sam_x.pth"\nsource = "https://example.org/sam_x.pth"\n'
-        f'num_bytes = 2564550879\nsha256 = "{digest}"\nlicence = "Apache-2.0"\n'
-    )
-    monkeypatch.setattr(weights, "weights_manifest", lambda: listed)
-    for name in ("here", "cache"):
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("GLIT_WEIGHTS", raising=False)
-    return tmp_path
-
-
-@pytest.mark.parametrize("folder", ["here", "cache/glit/weights", "elsewhere"])
-@pytest.mark.parametrize("name", ["sam-x", "sam_x.pth"])
-def test_a_published_file_is_found_in_each_of_its_places(published, monkeypatch, folder, name):
-    if folder == "elsewhere":
-        monkeypatch.setenv("GLIT_WEIGHTS", str(published / folder))
-    assert not is_here(name)
-    (published / folder).mkdir(parents=True, exist_ok=True)
-    file = published / folder / "sam_x.pth"
-    file.write_bytes(b"the published weights")
-    assert is_here(name)
-    found = resolve(name)
-    assert found.path == file and found.licence == "Apache-2.0"
-    assert found.identity() == {
-        "name": name, "revision": "published", "licence": "Apache-2.0",
-        "sha256": hashlib.sha256(b"the published weights").hexdigest(),
-    }  # fmt: skip
-
-
-def test_a_file_that_is_not_the_published_one_is_refused(published):
-    (published / "here" / "sam_x.pth").write_bytes(b"something else")
-    with pytest.raises(WeightsError, match="'sam-x': .*sam_x.pth is not the published file"):
-        resolve("sam-x")
-
-
-def test_by_its_path_too_a_published_file_is_the_published_one(published):
-    file = published / "here" / "sam_x.pth"
-    file.write_bytes(b"the published")
-    with pytest.raises(WeightsError, match="is not the published file"):
-        resolve(str(file))
-    file.write_bytes(b"the published weights")
-    found = resolve(str(file))
-    assert (found.revision, found.licence) == ("published", "Apache-2.0")
-    assert found.identity()["name"] == "sam_x.pth"
-
-
-def test_a_missing_file_says_where_it_is_published_how_large_and_where_it_goes(published):
-    with pytest.raises(MissingModelError) as caught:
-        resolve("sam-x")
-    folder = published / "cache" / "glit" / "weights"
-    assert str(caught.value) == (
-        f"model 'sam-x': sam_x.pth (2.6 GB) is neither in the current folder nor in {folder} "
-        "($GLIT_WEIGHTS); get it on a connected machine with: curl -L --create-dirs -o "
-        f"{folder}/sam_x.pth https://example.org/sam_x.pth"
-    )
-
-
-def test_a_missing_path_to_a_published_file_says_its_name(published):
-    with pytest.raises(MissingModelError, match="'sub/sam_x.pth': no such file; glit knows it as"):
-        resolve("sub/sam_x.pth")
-
-
-def test_a_file_by_its_path_goes_by_its_content_not_by_where_it_lies(published):
+def test_a_file_by_its_path_goes_by_its_content_not_by_where_it_lies(tmp_path):
     found = []
     for folder in ("a", "b"):
-        (published / folder).mkdir()
-        (published / folder / f"{folder}.pth").write_bytes(b"own weights")
-        found.append(resolve(str(published / folder / f"{folder}.pth")))
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{folder}.pth").write_bytes(b"own weights")
+        found.append(resolve(str(tmp_path / folder / f"{folder}.pth")))
     assert found[0].sha256 == found[1].sha256 == hashlib.sha256(b"own weights").hexdigest()
     assert found[0].identity()["name"] == "a.pth"
-
-
-def test_the_published_mobile_sam_is_the_manifests(tmp_path, monkeypatch):
-    import fetched
-
-    file = fetched.mobile_sam()
-    monkeypatch.setenv("GLIT_WEIGHTS", str(file.parent))
-    monkeypatch.chdir(tmp_path)
-    assert file.stat().st_size == manifest()["mobile-sam"].num_bytes
-    assert resolve("mobile-sam").path == file.resolve()
 
 
 # -- the hub's cache -------------------------------------------------------------------------------

@@ -175,11 +175,7 @@ def test_the_goldens_are_made_on_the_cpu(scenes, monkeypatch):
 # -- models that are not here, or are not what a backend loads -------------------------------------
 
 
-def test_all_missing_models_of_a_recipe_are_named_at_once_with_a_command_each(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GLIT_WEIGHTS", "/weights")
+def test_all_missing_models_of_a_recipe_are_named_at_once_with_a_command_each():
     with pytest.raises(WeightsError) as caught:
         plan_of(load_recipe("lism"))
     known = manifest()
@@ -190,8 +186,7 @@ def test_all_missing_models_of_a_recipe_are_named_at_once_with_a_command_each(
         f"{known['llava-next-7b'].revision}  # captioner 'llava-next-7b'",
         "  hf download openai/clip-vit-base-patch16 --revision "
         f"{known['clip-vit-b-16'].revision}  # tokenizer and matcher 'clip-vit-b-16'",
-        "  curl -L --create-dirs -o /weights/sam_vit_h_4b8939.pth "
-        f"{known['sam-vit-h'].source}  # proposer 'sam-vit-h' (2.6 GB)",
+        "  hf download facebook/sam-vit-huge  # proposer 'sam-vit-h'",
     ]
 
 
@@ -220,10 +215,13 @@ FILE = "{file}"  # a checkpoint that is a single file
     ("overrides", "message"),
     [
         ([f"propose.model={mini('matcher')}"], "model_type 'clip', but .* loads YOLOS .'yolos'."),
-        (["propose.model=mini-segmenter"], "model_type 'segment-anything', but .* loads YOLOS"),
+        (["propose.model=mini-segmenter"], "model_type 'sam', but .* loads YOLOS"),
         ([f"propose.model={FILE}"], "x.pth is a single file, but .* loads YOLOS as a folder"),
         (["propose.backend=sam", "propose.model=mini-proposer"], "model_type 'yolos', but .* SAM"),
-        (["propose.backend=sam", f"propose.model={FILE}"], "are pickles"),
+        (
+            ["propose.backend=sam", f"propose.model={FILE}"],
+            "is a single file, but .* loads SAM as a folder .* glit import-model .*x.pth -o FOLDER",
+        ),
         (["propose.backend=yolo", "propose.model=mini-proposer"], "is a folder, but .*'yolo'"),
         (["propose.backend=yolo", f"propose.model={FILE}"], "are pickles and can run code"),
         (["score.model=mini-proposer"], "model_type 'yolos', but .* loads a CLIPModel"),

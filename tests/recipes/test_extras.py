@@ -115,13 +115,17 @@ def test_the_extra_of_a_module():
         ("vllm", ("caption.backend=vllm",), "caption.backend = 'vllm' needs the package vllm"),
         ("nltk", ("split.splitter=punkt",), "split.splitter = 'punkt' needs the package nltk"),
         ("ultralytics", ("propose.backend=yolo+grid",), r"'yolo\+grid' needs .*\[yolo\]'"),
-        ("segment_anything", ("propose.backend=sam",), r"'sam' needs .*\[sam\]'"),
     ],
 )
 def test_a_build_is_refused_in_its_plan(hide, hidden, overrides, message):
     hide(hidden)
     with pytest.raises(MissingExtraError, match=message):
         plan_of(load_recipe("mini", overrides=overrides))
+
+
+def test_lism_needs_no_segment_anything(hide):
+    hide("segment_anything")
+    assert plan_of(load_recipe("lism-mini")).recipe.propose.backend == "sam"
 
 
 def test_a_module_missing_after_all_is_one_line(monkeypatch, capsys):

@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 from glit.cli.main import app
 from glit.errors import RecipeError
 from glit.evaluation.config import EvaluateConfig
-from glit.planning.recipe import load_recipe, load_table
+from glit.planning.recipe import load_recipe, load_table, read_tables
 from glit.recipes import trust
+from glit.recipes.resources import builtin_recipes
 from glit.stages import all_steps
 from glit.training.config import TrainConfig
 
@@ -58,7 +59,6 @@ FAR = '[caption]\nbackend = "endpoint"\nendpoint = "http://far.example/v1"\n'
         ('[exclude]\nlists = ["a.txt", "http://far.example/x"]\n', "exclude.lists"),
         ('[rights]\nreservations = ["../../../../../../../etc/hostname"]\n', "rights.reservations"),
         ('[evaluate]\nclass_names = "/etc/hostname"\n', "evaluate.class_names"),
-        ('base = "lism"\n[propose]\nmodel = "evil.pt"\n', "propose.allow_pickle"),
     ],
 )
 def test_what_trusts_is_refused_in_a_file_and_named(recipe, text, key):
@@ -100,6 +100,12 @@ def test_every_key_that_may_name_a_file_or_a_server_asks_or_has_a_reason():
     keys = set().union(*map(texts_of, tables))
     asking = trust.FILES | {"api_key_env", "endpoint"}
     assert keys - asking == set().union(*HARMLESS.values())
+
+
+def test_no_recipe_of_glit_allows_pickles_to_those_that_are_based_on_it():
+    for name in builtin_recipes():
+        tables = read_tables(name)
+        assert not [t for t in tables.values() if isinstance(t, dict) and "allow_pickle" in t], name
 
 
 def test_a_link_to_another_file_is_another_file(recipe, tmp_path):

@@ -22,7 +22,7 @@ from tools import demo
 @pytest.fixture
 def photographs(tmp_path, monkeypatch):
     """Images that are no scenes, on a machine without models."""
-    for name in ("HF_HOME", "HF_HUB_CACHE", "GLIT_WEIGHTS"):
+    for name in ("HF_HOME", "HF_HUB_CACHE"):
         monkeypatch.setenv(name, str(tmp_path / "no-models"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "no-models"))
     monkeypatch.chdir(tmp_path)

@@ -185,8 +185,10 @@ def evaluate_segmenter(
     from segment_anything import SamPredictor
 
     from glit.backends.sam.model import load_sam
+    from glit.bench.lism_flism.published_sam import published_sam
 
-    model, _, thresholds = load_sam(folder)
+    sam = load_sam(resolve(str(folder)))
+    model = published_sam(sam)
     predictor = SamPredictor(model)
     rng = np.random.default_rng(0)
     overlaps: list[float] = []
@@ -199,7 +201,7 @@ def evaluate_segmenter(
                 np.array([[x, y]]), np.array([1]), multimask_output=False
             )
             overlaps.append(float((masks[0] & wanted).sum() / (masks[0] | wanted).sum()))
-    generator = mask_generator(model, thresholds)
+    generator = mask_generator(model, sam.thresholds)
     recall, precision = recall_and_precision(
         (inner_boxes(automatic_boxes(generator.generate(s.rendering.pixels)), s), s)
         for s in tests[:num_automatic]

@@ -13,10 +13,9 @@ from PIL import Image
 from glit.backends.base import Backend, refuse_other_kind
 from glit.backends.proposers.regions import make_regions
 from glit.backends.protocols import ProposerConfig
-from glit.backends.sam.model import MODEL_TYPE, MaskThresholds, load_checkpoint, load_sam
+from glit.backends.sam.model import MODEL_TYPE, load_sam
 from glit.data.records import Region
 from glit.data.rle import decode_rle, mask_text
-from glit.errors import WeightsError
 from glit.images import Pixels
 from glit.models.device import pick_device, torch_dtype
 from glit.models.files import weight_files
@@ -26,8 +25,6 @@ from glit.recipes.config import RecipeTable, require_value
 from glit.recipes.extras import require
 
 if TYPE_CHECKING:
-    from segment_anything.modeling import Sam
-
     from glit.backends.sam.automatic import MaskBoxes
 
 LARGE = (4000, 3000)
@@ -55,23 +52,22 @@ class SamDetector:
     """
 
     def __init__(self, config: ProposerConfig, model: Resolved) -> None:
-        require("sam", needed_for="propose.backend = 'sam'")
+        require("models", needed_for="propose.backend = 'sam'")
         config = SAM.settled(config)
         _check(config, model)
         from glit.backends.sam.automatic import AutomaticMasks
         from glit.models.onednn import use_onednn
 
-        sam, thresholds = _load(model)
+        sam = load_sam(model)
         if points := _points(config):
-            thresholds = dataclasses.replace(thresholds, points_per_side=points)
+            thresholds = dataclasses.replace(sam.thresholds, points_per_side=points)
+            sam = dataclasses.replace(sam, thresholds=thresholds)
         self._config = config
-        device = pick_device(config.device)
-        sam = sam.to(device)
+        sam.model.to(pick_device(config.device))
         if config.precision == "float32" and not (config.exact_masks or config.compile):
-            use_onednn(sam.image_encoder)
+            use_onednn(sam.model.vision_encoder)
         self.masks = AutomaticMasks(
             sam,
-            thresholds,
             exact=config.exact_masks,
             dtype=torch_dtype(config.precision),
             compiled=config.compile,
@@ -130,17 +126,10 @@ def _points(config: ProposerConfig) -> int:
 
 
 def cpu_seconds(config: ProposerConfig, model: Resolved) -> float:
-    """CPU seconds an image, from the encoder's size and the points: MobileSAM took 24, ViT-H 60
-    (docs/experiments.md, docs/results/lism-flism.md)."""
+    """CPU seconds an image, from the encoder's size and the points: ViT-H took 60
+    (docs/results/lism-flism.md)."""
     weights = sum(file.stat().st_size for file in weight_files(model.path))
     return 16e-9 * weights + 22 * ((_points(config) or 32) / 32) ** 2
-
-
-def _load(model: Resolved) -> tuple[Sam, MaskThresholds]:
-    if model.path.is_dir():
-        sam, _, thresholds = load_sam(model.path)
-        return sam, thresholds
-    return load_checkpoint(model.path), MaskThresholds()
 
 
 def _check(config: ProposerConfig, model: Resolved | None) -> None:
@@ -152,20 +141,10 @@ def _check(config: ProposerConfig, model: Resolved | None) -> None:
         )
         require_value(
             not config.compile,
-            "[propose] compile: exact_masks run segment-anything as it is; "
+            "[propose] compile: exact_masks run SAM as transformers has it; "
             "leave one of the two out",
         )
-    if model is None:
-        return
-    if model.path.is_dir():
-        refuse_other_kind(
-            model, {MODEL_TYPE}, loads="propose.backend = 'sam' loads SAM as glit saves it"
-        )
-    elif not config.allow_pickle:
-        raise WeightsError(
-            f"model {model.name!r}: segment-anything checkpoints are pickles; if you trust the "
-            "file, set propose.allow_pickle = true (it is still read without running code)"
-        )
+    refuse_other_kind(model, {MODEL_TYPE}, loads="propose.backend = 'sam' loads SAM")
 
 
 SAM = Backend(
@@ -173,10 +152,10 @@ SAM = Backend(
     measures_area=True,
     keeps_masks=True,
     auto_precision={},  # bfloat16 changes one box in five by more than an IoU of 0.98 allows
-    process_bytes=1_900_000_000,  # activations of 1024 x 1024 inputs, with weights of any size
+    process_bytes=2_400_000_000,  # global attention of 1024 x 1024 inputs; docs/experiments.md
     gpu_bytes=16 << 30,
     cpu_seconds=cpu_seconds,
     options=SamOptions,
     check=_check,
-    extras=("models", "sam"),
+    extras=("models",),
 )

@@ -1,13 +1,12 @@
 """Automatic masks as boxes: a grid of point prompts, filtered by predicted IoU and stability score.
 
 Steps and settings are those of segment-anything's ``SamAutomaticMaskGenerator`` without crops
-(Segment Anything, Kirillov et al. 2023, section B). For throughput, images share encoder batches
-and points of several images share decoder batches; mask logits are computed only for masks above
-the predicted-IoU threshold, no mask is run-length encoded, and only boxes, scores and areas leave
-the device.
+(Segment Anything, Kirillov et al. 2023, section B). For throughput, points of several images share
+decoder batches; mask logits are computed only for masks above the predicted-IoU threshold, no mask
+is run-length encoded, and only boxes, scores and areas leave the device. The encoder takes one
+image at a time: each layer of global attention writes a bias of [heads, 4096, 4096].
 
-``exact`` runs the published modules in the published batches instead and gives the numbers of
-``SamAutomaticMaskGenerator`` on the same machine.
+``exact`` runs the decoder of transformers instead, in the batches of ``SamAutomaticMaskGenerator``.
 
 Shape suffixes:
     I  images
@@ -19,38 +18,35 @@ Shape suffixes:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from PIL import Image
 from torch import Tensor
+from torch.nn import functional
 
-from glit.backends.sam.checks import decoder_agrees, encoder_agrees
+from glit.backends.sam.checks import decoder_agrees
 from glit.backends.sam.decoder import (
     Decoded,
     PointDecoder,
     ProjectedImages,
     numbers_of,
-    published_decoder,
-)
-from glit.backends.sam.encoder import (
-    encode,
-    keep_norms_in_float32,
-    published_encoder,
+    plain_decoder,
 )
 from glit.backends.sam.masks import Masks, area_px, concatenate, mask_to_box, no_masks, upscale
-from glit.backends.sam.model import MaskThresholds
+from glit.backends.sam.model import Sam
 from glit.data.rle import encode_rle
 from glit.gpu.convolutions import no_tf32_convolutions
 from glit.gpu.copies import Download, lag_by_one, upload
 from glit.images import Pixels
 
-if TYPE_CHECKING:
-    from segment_anything.modeling import Sam
-
+_MASK_THRESHOLD = 0.0
+"""In logits: a mask is what is above."""
 _POINTS_PER_BATCH = {"cpu": 16, "cuda": 128}
 """Points of one decoder batch, all images together."""
 _EXACT_POINTS_PER_BATCH = 64
@@ -58,9 +54,9 @@ _EXACT_POINTS_PER_BATCH = 64
 _PIXELS_PER_BATCH = {"cpu": 1 << 22, "cuda": 1 << 28}
 """Pixels of the masks that are upscaled and filtered together."""
 _IMAGES_PER_BATCH = {"cpu": 1}
-"""Images of one encoder batch; where nothing is said, all that are given. On a CPU a batch is no
-faster and needs the memory of all its images, and an image alone gives the same bytes whatever
-images are given with it."""
+"""Images that share decoder batches; all that are given on devices that are not listed. On a CPU a
+batch is no faster and needs the memory of all its images, and one image gives the same bytes
+whatever images are given with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +74,14 @@ class MaskBoxes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _PreparedImage:
+class PreparedImage:
     """An image and its grid of points, ready for the model."""
 
     pixels_3SS: Tensor
     """Normalised, padded on the right and below."""
     points_P2: Tensor
     """x and y in pixels of the encoder's input."""
-    input_size: tuple[int, int]
-    """Height and width in the encoder's input, before padding."""
-    original_size: tuple[int, int]
+    size: tuple[int, int]
     """Height and width of the image."""
 
 
@@ -95,42 +89,39 @@ class AutomaticMasks:
     """Boxes of all masks of images.
 
     Args:
-        model: in evaluation mode, on its device.
-        thresholds: settings that belong to the weights.
-        exact: the published modules, image by image, in float32.
-        dtype: of the matrix products where not ``exact``.
+        sam: its model is on its device.
+        exact: transformers' own modules, image by image, in float32.
+        dtype: of the matrix products; not with ``exact``.
         compiled: run the image encoder through ``torch.compile``.
         keep_masks: give the masks as run lengths too.
     """
 
     def __init__(
         self,
-        model: Sam,
-        thresholds: MaskThresholds,
+        sam: Sam,
         *,
         exact: bool = False,
         dtype: torch.dtype = torch.float32,
         compiled: bool = False,
         keep_masks: bool = False,
     ) -> None:
-        from segment_anything.utils.amg import build_point_grid
-        from segment_anything.utils.transforms import ResizeLongestSide
-
-        self.model = model
-        self._thresholds = thresholds
-        self._exact = exact or not decoder_agrees(model)
+        self.model = sam.model
+        self._side = sam.side
+        self._thresholds = sam.thresholds
+        self._exact = exact or not decoder_agrees(sam.model)
         self._dtype = dtype
-        self._device = model.device
+        self._device = sam.model.device
         self._keep = keep_masks
-        self._resize = ResizeLongestSide(model.image_encoder.img_size)
-        self._point_grid = build_point_grid(thresholds.points_per_side)
+        line = (np.arange(sam.thresholds.points_per_side) + 0.5) / sam.thresholds.points_per_side
+        self._point_grid_P2 = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
+        self._mean_311, self._std_311 = (
+            torch.tensor(each, dtype=torch.float32, device=self._device).view(-1, 1, 1)
+            for each in (sam.pixel_mean, sam.pixel_std)
+        )
         with torch.inference_mode():
-            self._decoder = None if self._exact else PointDecoder(model, dtype)
-        fast = not self._exact and encoder_agrees(model.image_encoder)
-        if dtype == torch.float16:
-            keep_norms_in_float32(model.image_encoder)
-        run = encode if fast else published_encoder
-        self._encode: Any = torch.compile(run) if compiled else run
+            self._decoder = None if self._exact else PointDecoder(sam.model, dtype)
+        encoder: Any = sam.model.vision_encoder
+        self._encoder: Any = torch.compile(encoder) if compiled else encoder
 
     def __call__(self, images: Sequence[Pixels]) -> list[MaskBoxes]:
         """The masks of each image; none for an image whose shorter side would be resized to zero
@@ -139,14 +130,16 @@ class AutomaticMasks:
         Raises:
             FloatingPointError: the model predicted NaN or infinity.
         """
-        usable = [index for index, image in enumerate(images) if min(self._input_size(image)) > 0]
+        usable = [
+            index for index, image in enumerate(images) if min(self._resized(image.shape)) > 0
+        ]
         masks = [no_masks(self._device)] * len(images)
         batch_size = max(1, _IMAGES_PER_BATCH.get(self._device.type, len(images)))
         generate = self._generate_exact if self._exact else self._generate
         with torch.inference_mode():
             for start in range(0, len(usable), batch_size):
                 batch = usable[start : start + batch_size]
-                generated = generate([self._prepare(images[index]) for index in batch])
+                generated = generate([self.prepare(images[index]) for index in batch])
                 for index, image_masks in zip(batch, generated, strict=True):
                     masks[index] = image_masks
             return [
@@ -154,32 +147,33 @@ class AutomaticMasks:
                 for each, image in zip(masks, images, strict=True)
             ]
 
-    def _input_size(self, image: Pixels) -> tuple[int, int]:
-        """Height and width of an image in the encoder's input, before padding."""
-        side = self._resize.target_length
-        return self._resize.get_preprocess_shape(image.shape[0], image.shape[1], side)
+    def _resized(self, size: Sequence[int]) -> tuple[int, int]:
+        """Height and width in the encoder's input, before padding, of an image of that size."""
+        scale = self._side / max(size[:2])
+        return int(size[0] * scale + 0.5), int(size[1] * scale + 0.5)
 
-    def _prepare(self, image: Pixels) -> _PreparedImage:
-        size = (image.shape[0], image.shape[1])
-        resized = upload(torch.as_tensor(self._resize.apply_image(image)), self._device)
-        points_P2 = self._resize.apply_coords(self._point_grid * np.array(size)[None, ::-1], size)
-        # published points are float64, which Apple's GPU does not have
-        double = self._exact and self._device.type != "mps"
-        dtype = torch.float64 if double else torch.float32
-        return _PreparedImage(
-            pixels_3SS=self.model.preprocess(resized.permute(2, 0, 1).contiguous()),
-            points_P2=torch.from_numpy(points_P2).to(dtype).to(self._device),
-            input_size=(resized.shape[0], resized.shape[1]),
-            original_size=size,
+    def prepare(self, image: Pixels) -> PreparedImage:
+        """Resize an image's longer side to the encoder's input, normalise it, and lay the grid of
+        points over it."""
+        height, width = self._resized(image.shape)
+        bilinear = Image.Resampling.BILINEAR
+        resized = np.array(Image.fromarray(image).resize((width, height), bilinear))
+        pixels_HW3 = upload(torch.from_numpy(resized), self._device)
+        pixels_3HW = (pixels_HW3.permute(2, 0, 1) - self._mean_311) / self._std_311
+        return PreparedImage(
+            pixels_3SS=functional.pad(pixels_3HW, (0, self._side - width, 0, self._side - height)),
+            points_P2=torch.from_numpy(self._point_grid_P2 * [width, height])
+            .float()
+            .to(self._device),
+            size=(image.shape[0], image.shape[1]),
         )
 
-    def _generate(self, images: list[_PreparedImage]) -> list[Masks]:
+    def _generate(self, images: list[PreparedImage]) -> list[Masks]:
         """The masks of each image before non-maximum suppression, in shared batches."""
         assert self._decoder is not None
-        pixels_I3SS = torch.stack([image.pixels_3SS for image in images])
         mixed = self._dtype != torch.float32
         with torch.autocast(self._device.type, self._dtype, enabled=mixed), no_tf32_convolutions():
-            embedding = self._encode(self.model.image_encoder, pixels_I3SS)
+            embedding = torch.cat([self._encode(image) for image in images])
         points_IP2 = torch.stack([image.points_P2 for image in images])
         masks: list[list[Masks]] = [[] for _ in images]
         batch_size = _POINTS_PER_BATCH.get(self._device.type, _POINTS_PER_BATCH["cuda"])
@@ -193,6 +187,10 @@ class AutomaticMasks:
                 parts.append(part)
         return [concatenate(parts) for parts in masks]
 
+    def _encode(self, image: PreparedImage) -> Tensor:
+        """The image embedding [1, C, h, w]."""
+        return self._encoder(image.pixels_3SS[None]).last_hidden_state
+
     def _decode(self, projected: ProjectedImages, points_IP2: Tensor) -> tuple[Decoded, Download]:
         """Decode one batch of points; its predicted IoUs are on their way here."""
         assert self._decoder is not None
@@ -200,7 +198,7 @@ class AutomaticMasks:
         return decoded, Download(decoded.predicted_iou_IPM)
 
     def _masks(
-        self, images: list[_PreparedImage], decoded: Decoded, scores: Download
+        self, images: list[PreparedImage], decoded: Decoded, scores: Download
     ) -> Iterator[Masks]:
         """The masks of one batch of points, for each image."""
         assert self._decoder is not None
@@ -222,15 +220,15 @@ class AutomaticMasks:
             raise FloatingPointError("SAM answered NaN or infinity")
         return predicted_iou > self._thresholds.pred_iou_thresh
 
-    def _generate_exact(self, images: list[_PreparedImage]) -> list[Masks]:
-        """Generate masks as :meth:`_generate`, by the published modules in the published
+    def _generate_exact(self, images: list[PreparedImage]) -> list[Masks]:
+        """Generate masks as :meth:`_generate`, by transformers' modules in the published
         batches."""
         masks = []
         for image in images:
-            embedding = published_encoder(self.model.image_encoder, image.pixels_3SS[None])
+            embedding = self._encode(image)
             batches = []
             for points_P2 in image.points_P2.split(_EXACT_POINTS_PER_BATCH):
-                logits_PMhw, predicted_iou_PM = published_decoder(self.model, embedding, points_P2)
+                logits_PMhw, predicted_iou_PM = plain_decoder(self.model, embedding, points_P2)
                 selected_PM = self._above_iou_threshold(predicted_iou_PM)
                 numbers = numbers_of(selected_PM, self._device)
                 logits_Khw = logits_PMhw.flatten(0, 1)[numbers]
@@ -240,26 +238,23 @@ class AutomaticMasks:
         return masks
 
     def _filter_and_box(
-        self, image: _PreparedImage, logits_Khw: Tensor, predicted_iou_K: Tensor
+        self, image: PreparedImage, logits_Khw: Tensor, predicted_iou_K: Tensor
     ) -> Masks:
         """Masks of the image's size, a few at a time to bound the memory; on a CPU only those above
         the stability-score threshold."""
         limit = _PIXELS_PER_BATCH.get(self._device.type, _PIXELS_PER_BATCH["cuda"])
-        mask_px = max(
-            image.original_size[0] * image.original_size[1],
-            image.input_size[0] * image.input_size[1],
-        )
+        mask_px = max(math.prod(image.size), math.prod(self._resized(image.size)))
         batch_size = max(1, limit // mask_px)
         batches = zip(logits_Khw.split(batch_size), predicted_iou_K.split(batch_size), strict=True)
         return concatenate([self._filter_batch(image, *batch) for batch in batches])
 
     def _filter_batch(
-        self, image: _PreparedImage, logits_Khw: Tensor, predicted_iou_K: Tensor
+        self, image: PreparedImage, logits_Khw: Tensor, predicted_iou_K: Tensor
     ) -> Masks:
-        threshold, offset = self.model.mask_threshold, self._thresholds.stability_score_offset
+        threshold, offset = _MASK_THRESHOLD, self._thresholds.stability_score_offset
         if not len(logits_Khw):
             return no_masks(self._device)
-        logits = upscale(logits_Khw, **self._geometry(image, logits_Khw))
+        logits = self._upscaled(logits_Khw, image.size)
         stability_score_K = area_px(logits, threshold + offset) / area_px(
             logits, threshold - offset
         )
@@ -283,37 +278,29 @@ class AutomaticMasks:
         """False for NaN as well, the score of a mask without a pixel."""
         return stability_score_K >= self._thresholds.stability_score_thresh
 
-    def _geometry(self, image: _PreparedImage, logits_Khw: Tensor) -> dict[str, Any]:
-        """The sizes of an image that :func:`upscale` and :func:`measure_masks` need."""
-        return {
-            "factor": self.model.image_encoder.img_size // logits_Khw.shape[-1],
-            "input_size": image.input_size,
-            "original_size": image.original_size,
-        }
+    def _upscaled(self, logits_Khw: Tensor, size: tuple[int, int]) -> Tensor:
+        """Mask logits [K, height, width] of an image of that size."""
+        factor = self._side // logits_Khw.shape[-1]
+        return upscale(
+            logits_Khw, factor=factor, input_size=self._resized(size), original_size=size
+        )
 
     def _runs(self, masks: Masks, image: Pixels) -> list[list[int]]:
         """Run lengths of the masks that are kept, one upscaled at a time."""
         if masks.logits_Khw is None:
             return []
-        sizes = {"input_size": self._input_size(image), "original_size": image.shape[:2]}
-        factor = self.model.image_encoder.img_size // masks.logits_Khw.shape[-1]
-        full = (upscale(one[None], factor=factor, **sizes)[0] for one in masks.logits_Khw)
-        return [encode_rle((each > self.model.mask_threshold).numpy()) for each in full]
+        size = (image.shape[0], image.shape[1])
+        full = (self._upscaled(one[None], size)[0] for one in masks.logits_Khw)
+        return [encode_rle((each > _MASK_THRESHOLD).numpy()) for each in full]
 
     def _non_maximum_suppression(self, masks: Masks, image: Pixels) -> MaskBoxes:
         """On the CPU, of the stable masks alone."""
-        from torchvision.ops.boxes import batched_nms
+        from torchvision.ops import nms
 
         masks = masks.cpu()
         masks = masks[self._is_stable(masks.stability_score_K)]
-        masks = masks[
-            batched_nms(
-                masks.boxes_K4.float(),
-                masks.predicted_iou_K,
-                torch.zeros(len(masks.boxes_K4)),
-                iou_threshold=self._thresholds.box_nms_thresh,
-            )
-        ]
+        most = self._thresholds.box_nms_thresh
+        masks = masks[nms(masks.boxes_K4.float(), masks.predicted_iou_K, most)]
         return MaskBoxes(
             boxes=(masks.boxes_K4 + torch.tensor([0, 0, 1, 1])).numpy(),
             predicted_iou=masks.predicted_iou_K.numpy(),

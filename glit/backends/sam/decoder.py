@@ -1,6 +1,6 @@
-"""SAM's mask decoder for many point prompts: the published function in fewer operations.
+"""SAM's mask decoder for many point prompts: transformers' function in fewer operations.
 
-The published two-way transformer projects the whole image embedding to q, k or v eight times for
+The two-way transformer projects the whole image embedding to q, k or v eight times for
 every point. The embedding has N = 4,096 positions and a point has T = 7 tokens, so the projection
 matrices are applied to the tokens here: ``q . (W x) = (W^T q) . x`` and
 ``sum(a (W x)) = W sum(a x)``. In the first layer the image embedding is the same for all points of
@@ -33,7 +33,7 @@ from torch.nn import functional
 from glit.backends.sam.upscaling import Upscaling
 
 if TYPE_CHECKING:
-    from segment_anything.modeling import Sam
+    from transformers import SamModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +69,19 @@ class PointDecoder:
             and mask logits are float32.
     """
 
-    def __init__(self, model: Sam, dtype: torch.dtype) -> None:
+    def __init__(self, model: SamModel, dtype: torch.dtype) -> None:
         self._prompt_encoder: Any = model.prompt_encoder
         self._mask_decoder: Any = model.mask_decoder
         self._dtype = dtype
         transformer = self._mask_decoder.transformer
-        image_pe_NC = self._prompt_encoder.get_dense_pe()[0].flatten(1).T
+        image_pe_NC = model.get_image_wide_positional_embeddings()[0].flatten(1).T
         first, second = (_TwoWayBlock(block, image_pe_NC, dtype) for block in transformer.layers)
         self._image_pe_NC, self._first, self._second = image_pe_NC, first, second
         self._final_attention = _TokenToImageAttention(
             transformer.final_attn_token_to_image, image_pe_NC, dtype
         )
-        self._final_norm = transformer.norm_final_attn
-        self._upscaling = Upscaling(self._mask_decoder.output_upscaling, dtype)
+        self._final_norm = transformer.layer_norm_final_attn
+        self._upscaling = Upscaling(self._mask_decoder, dtype)
         self._output_tokens_TC = torch.cat(
             [self._mask_decoder.iou_token.weight, self._mask_decoder.mask_tokens.weight]
         )
@@ -147,18 +147,16 @@ class PointDecoder:
         """[I, P, T, C]: output tokens, then the sparse prompt embeddings of the point.
 
         They are the first layer's input and the tokens' positional encoding in every layer. As in
-        ``PromptEncoder``, whose boolean indices would wait for a GPU: a foreground point at the
+        ``SamPromptEncoder``, whose boolean indices would wait for a GPU: a foreground point at the
         middle of its pixel, and the padding point that stands for a missing box.
         """
         num_images, num_points = points_IP2.shape[:2]
         prompt = self._prompt_encoder
-        point = points_IP2.reshape(-1, 1, 2) + 0.5
-        encoded = prompt.pe_layer.forward_with_coords(
-            torch.cat([point, torch.zeros_like(point)], dim=1), prompt.input_image_size
-        )
-        foreground = encoded[:, :1] + prompt.point_embeddings[1].weight
-        padding = prompt.not_a_point_embed.weight.expand(len(point), 1, -1)
-        sparse = torch.cat([foreground, padding], dim=1).view(num_images, num_points, 2, -1)
+        side = prompt.input_image_size
+        encoded = prompt.shared_embedding(points_IP2.unsqueeze(2) + 0.5, (side, side))
+        foreground = encoded + prompt.point_embed[1].weight
+        padding = prompt.not_a_point_embed.weight.expand_as(foreground)
+        sparse = torch.cat([foreground, padding], dim=2)
         output_tokens = self._output_tokens_TC.expand(num_images, num_points, -1, -1)
         return torch.cat([output_tokens, sparse], dim=2)
 
@@ -174,8 +172,8 @@ class _TokenToImageAttention:
     def __init__(self, attention: Any, image_pe_NC: Tensor, dtype: torch.dtype) -> None:
         self._attention = attention
         self._dtype = dtype
-        self._num_heads = attention.num_heads
-        self._scale = (attention.internal_dim // self._num_heads) ** -0.5
+        self._num_heads = attention.num_attention_heads
+        self._scale = attention.scaling
         self._k_weight_HDC = _weight_per_head(attention.k_proj.weight, self._num_heads)
         self._v_weight_HDC = _weight_per_head(attention.v_proj.weight, self._num_heads)
         # k_proj.bias adds the same to the scores of all positions; the softmax cancels it
@@ -221,8 +219,8 @@ class _ImageToTokenAttention:
     ) -> None:
         self._attention = attention
         self._dtype = dtype
-        self._num_heads = attention.num_heads
-        self._scale = (attention.internal_dim // self._num_heads) ** -0.5
+        self._num_heads = attention.num_attention_heads
+        self._scale = attention.scaling
         self._q_weight_HDC = _weight_per_head(attention.q_proj.weight, self._num_heads)
         q_bias_HD1 = attention.q_proj.bias.view(self._num_heads, -1, 1)
         q_pe_HDN = torch.einsum("hdc,nc->hdn", self._q_weight_HDC, image_pe_NC.float())
@@ -279,7 +277,7 @@ class _ImageToTokenAttention:
 
 
 class _TwoWayBlock:
-    """A ``TwoWayAttentionBlock``: self-attention, token to image, MLP, image to token."""
+    """A ``SamTwoWayAttentionBlock``: self-attention, token to image, MLP, image to token."""
 
     def __init__(self, block: Any, image_pe_NC: Tensor, dtype: torch.dtype) -> None:
         self._block = block
@@ -287,13 +285,13 @@ class _TwoWayBlock:
             block.cross_attn_token_to_image, image_pe_NC, dtype
         )
         self.image_to_token = _ImageToTokenAttention(
-            block.cross_attn_image_to_token, block.norm4, image_pe_NC, dtype
+            block.cross_attn_image_to_token, block.layer_norm4, image_pe_NC, dtype
         )
 
     def first_layer(self, token_pe_IPTC: Tensor, images: ProjectedImages) -> tuple[Tensor, Tensor]:
         """Tokens [I, P, T, C] and image embedding [B, N, C]; its input tokens are ``token_pe``."""
         tokens = self._self_attention(token_pe_IPTC, token_pe_IPTC, token_pe_IPTC)
-        tokens = self._block.norm1(tokens)
+        tokens = self._block.layer_norm1(tokens)
         tokens = tokens + self.token_to_image.first_layer(tokens + token_pe_IPTC, images)
         tokens = self._mlp(tokens)
         return tokens, self.image_to_token.first_layer(tokens + token_pe_IPTC, tokens, images)
@@ -304,35 +302,33 @@ class _TwoWayBlock:
         """Tokens [I, P, T, C] and image embedding [B, N, C]; ``image_BNC`` is overwritten."""
         tokens_with_pe = tokens_IPTC + token_pe_IPTC
         attention = self._self_attention(tokens_with_pe, tokens_with_pe, tokens_IPTC)
-        tokens = self._block.norm1(tokens_IPTC + attention)
+        tokens = self._block.layer_norm1(tokens_IPTC + attention)
         tokens = tokens + self.token_to_image(tokens + token_pe_IPTC, image_BNC)
         tokens = self._mlp(tokens)
         return tokens, self.image_to_token(tokens + token_pe_IPTC, tokens, image_BNC)
 
     def _self_attention(self, q_IPTC: Tensor, k_IPTC: Tensor, v_IPTC: Tensor) -> Tensor:
-        out_BTC = self._block.self_attn(*(x.flatten(0, 1) for x in (q_IPTC, k_IPTC, v_IPTC)))
-        return out_BTC.view(q_IPTC.shape)
+        return self._block.self_attn(q_IPTC, k_IPTC, v_IPTC)[0]
 
     def _mlp(self, tokens_IPTC: Tensor) -> Tensor:
-        tokens_IPTC = self._block.norm2(tokens_IPTC)
-        return self._block.norm3(tokens_IPTC + self._block.mlp(tokens_IPTC))
+        tokens_IPTC = self._block.layer_norm2(tokens_IPTC)
+        return self._block.layer_norm3(tokens_IPTC + self._block.mlp(tokens_IPTC))
 
 
-def published_decoder(
-    model: Sam, embedding_1Chw: Tensor, points_P2: Tensor
+def plain_decoder(
+    model: SamModel, embedding_1Chw: Tensor, points_P2: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Mask logits [P, M, 4h, 4w] and predicted IoUs [P, M] by segment-anything's own modules."""
-    labels = torch.ones(len(points_P2), 1, dtype=torch.int, device=points_P2.device)
-    sparse, dense = model.prompt_encoder(
-        points=(points_P2[:, None], labels), boxes=None, masks=None
-    )
-    return model.mask_decoder(
+    """Mask logits [P, M, 4h, 4w] and predicted IoUs [P, M] by transformers' own modules."""
+    labels_1P1 = torch.ones(1, len(points_P2), 1, dtype=torch.int, device=points_P2.device)
+    sparse, dense = model.prompt_encoder(points_P2[None, :, None], labels_1P1, None, None)
+    logits_1PMhw, predicted_iou_1PM = model.mask_decoder(
         image_embeddings=embedding_1Chw,
-        image_pe=model.prompt_encoder.get_dense_pe(),
+        image_positional_embeddings=model.get_image_wide_positional_embeddings(),
         sparse_prompt_embeddings=sparse,
         dense_prompt_embeddings=dense,
         multimask_output=True,
     )
+    return logits_1PMhw[0], predicted_iou_1PM[0]
 
 
 def _scores(x_IPHTD: Tensor, weight_HDC: Tensor, pe_HDN: Tensor, image_BNC: Tensor) -> Tensor:

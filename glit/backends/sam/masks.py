@@ -78,8 +78,9 @@ def upscale(
 ) -> Tensor:
     """Mask logits [K, height, width] of the original image, by two bilinear interpolations.
 
-    The first is to the encoder's input size, as in ``Sam.postprocess_masks``. Only the rows and
-    columns that the image's own pixels are interpolated from are computed, not the padding.
+    The first is to the encoder's input size, as in segment-anything's ``postprocess_masks``. Only
+    the rows and columns that the image's own pixels are interpolated from are computed, not the
+    padding.
 
     Args:
         logits_Khw: the mask decoder's, for the encoder's square input.

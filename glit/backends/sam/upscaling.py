@@ -15,17 +15,17 @@ from glit.models.onednn import linear
 
 
 class Upscaling:
-    """``output_upscaling`` and the product with the hypernetworks' output, as matrix products.
+    """The decoder's upscaling and the product with the hypernetworks' output, as matrix products.
 
     The two transposed convolutions have kernel and stride 2, so each of their output pixels
     depends on one input pixel alone.
     """
 
-    def __init__(self, output_upscaling: Any, dtype: torch.dtype) -> None:
-        first_conv, norm, _, second_conv, _ = output_upscaling
-        self._first_conv = _transposed_conv_as_linear(first_conv, dtype)
+    def __init__(self, mask_decoder: Any, dtype: torch.dtype) -> None:
+        norm = mask_decoder.upscale_layer_norm
+        self._first_conv = _transposed_conv_as_linear(mask_decoder.upscale_conv1, dtype)
         self._norm = (norm.weight.to(dtype), norm.bias.to(dtype), norm.eps)
-        self._second_conv = _transposed_conv_as_linear(second_conv, dtype)
+        self._second_conv = _transposed_conv_as_linear(mask_decoder.upscale_conv2, dtype)
         self._dtype = dtype
 
     def __call__(self, image: Tensor, hyper_in: Tensor, grid: tuple[int, int]) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from glit.backends.sam.model import PRESETS, MaskThresholds, SamConfig, build_sam, save_sam
+from glit.backends.sam.model import MaskThresholds, write_thresholds
 from glit.bench.lism_flism.columns import Column, ColumnJob, Method
 from glit.bench.lism_flism.fixed import NUM_GRID
 from glit.clip.random_clip import TINY as TINY_CLIP
@@ -28,7 +28,8 @@ Weights = Literal["random", "mini", "manifest"]
 class Sizes:
     """Shapes of the models that ``--weights random`` makes, and of what they are measured on."""
 
-    sam: SamConfig
+    sam: dict[str, Any]
+    """Arguments of ``SamConfig``."""
     points_per_side: int
     """SAM's prompts along a side of the image."""
     yolos: dict[str, Any]
@@ -49,7 +50,14 @@ class Sizes:
 
 
 FULL = Sizes(
-    sam=PRESETS["vit_h"],
+    sam={
+        "vision_config": {
+            "hidden_size": 1280,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 16,
+            "global_attn_indexes": [7, 15, 23, 31],
+        }
+    },
     points_per_side=32,
     yolos={"image_size": [800, 1344], "use_mid_position_embeddings": True, "num_labels": 91},
     shortest_px=800,
@@ -61,20 +69,26 @@ FULL = Sizes(
 """The papers' models: SAM ViT-H, YOLOS-base, CLIP ViT-B/16 (FAST-GOAL, Table X)."""
 
 TINY = Sizes(
-    sam=SamConfig(
-        image_size=64,
-        patch_size=16,
-        embed_dim=32,
-        depth=1,
-        num_heads=2,
-        global_attn_indexes=(),
-        window_size=0,
-        use_rel_pos=False,
-        prompt_dim=32,
-        decoder_mlp_dim=32,
-        decoder_num_heads=2,
-        iou_head_dim=32,
-    ),
+    sam={
+        "vision_config": {
+            "image_size": 64,
+            "hidden_size": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "global_attn_indexes": [],
+            "window_size": 0,
+            "use_rel_pos": False,
+            "output_channels": 32,
+            "num_pos_feats": 16,
+        },
+        "prompt_encoder_config": {"image_size": 64, "hidden_size": 32},
+        "mask_decoder_config": {
+            "hidden_size": 32,
+            "mlp_dim": 32,
+            "num_attention_heads": 2,
+            "iou_head_hidden_dim": 32,
+        },
+    },
     points_per_side=4,
     yolos={
         "image_size": [64, 64],
@@ -236,16 +250,23 @@ def random_yolos(sizes: Sizes, folder: Path) -> Path:
 def random_sam(sizes: Sizes, folder: Path, first: Pixels, device: str) -> Path:
     """Write SAM with random weights, made on a device and calibrated there on an image."""
     import torch
+    from transformers import SamConfig
 
+    from glit.bench.lism_flism.published_sam import build_published
+    from glit.importers.sam import sam_model, sam_processor, sam_weights
+
+    config = SamConfig(**sizes.sam)
     with torch.random.fork_rng(devices=[]), torch.device(pick_device(device)):
         torch.manual_seed(0)
-        sam: Any = build_sam(sizes.sam)
+        sam: Any = build_published(config)
     sam = sam.half().float().to(pick_device(device))  # the values that the file will hold
     thresholds = MaskThresholds(
         points_per_side=sizes.points_per_side,
         pred_iou_thresh=calibrated_threshold(sam, first, sizes.calibration_side),
     )
-    save_sam(sam.cpu(), sizes.sam, folder, thresholds=thresholds)
+    sam_model(config, sam_weights(sam.cpu().state_dict())).half().save_pretrained(folder)
+    sam_processor(config).save_pretrained(folder)
+    write_thresholds(thresholds, folder)
     return folder
 
 

@@ -46,17 +46,15 @@ class SamMasks:
     def __init__(self, job: ColumnJob) -> None:
         from segment_anything import SamAutomaticMaskGenerator
 
-        from glit.backends.sam.model import MaskThresholds, load_checkpoint, load_sam
+        from glit.backends.sam.model import load_sam
+        from glit.bench.lism_flism.published_sam import published_sam
 
-        path = job.proposer.path
-        if path.is_dir():
-            sam, _, thresholds = load_sam(path)
-        else:
-            sam, thresholds = load_checkpoint(path), MaskThresholds()
+        sam = load_sam(job.proposer)
         self._config: ProposerConfig = job.recipe.propose
-        sam.to(pick_device(job.device))
         self._generator = SamAutomaticMaskGenerator(
-            sam, points_per_batch=POINTS_PER_BATCH, **asdict(thresholds)
+            published_sam(sam).to(pick_device(job.device)),
+            points_per_batch=POINTS_PER_BATCH,
+            **asdict(sam.thresholds),
         )
 
     def propose(self, image: Image.Image) -> list[Any]:
