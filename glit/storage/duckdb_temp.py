@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,18 @@ from glit.errors import RunError, first_line
 
 _idle: list[duckdb.DuckDBPyConnection] = []
 """Databases of this process that nothing uses: to open one takes a twentieth of a second."""
+_of_parent: list[duckdb.DuckDBPyConnection] = []
+"""Databases that a forked process has without their threads: used or closed, they would wait for
+ever."""
 atexit.register(_idle.clear)
+
+
+def _leave_to_parent() -> None:
+    _of_parent.extend(_idle)
+    _idle.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 @contextlib.contextmanager

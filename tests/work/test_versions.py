@@ -36,7 +36,8 @@ def test_versions_are_those_of_the_recipe_and_not_of_the_process(built):
 @pytest.mark.parametrize(
     ("override", "named", "wanted"),
     [
-        ("propose.backend=sam", "segment-anything", True),
+        ("propose.backend=sam", "transformers", True),
+        ("propose.backend=sam", "segment-anything", False),
         ("split.splitter=punkt", "nltk", True),
         ("split.splitter=punkt", "sentencex", False),
         ("score.phrases=true", "textblob", True),
