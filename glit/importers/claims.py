@@ -17,7 +17,7 @@ class _Claim:
     where: str
     published: str
     parts: int
-    """Names at the end of the picture's path that the entry's path has too."""
+    """Number of trailing path components that the picture and the entry share."""
     has_rows: bool
     contested: bool = False
     """True if an entry of another name has as many parts: the picture has neither's lines."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers import SamConfig, SamImageProcessor, SamModel
 
 PREFIX = "image_encoder."
-"""Begins the names of the image encoder, which no CLIP has."""
+"""Prefix of the image encoder's tensors in segment-anything; no CLIP has such names."""
 POSITIONS = "shared_image_embedding.positional_embedding"
 TIED = "prompt_encoder.shared_embedding.positional_embedding"
 """The second name of the same tensor in a SamModel."""

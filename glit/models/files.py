@@ -124,7 +124,7 @@ def _read_config(path: Path, name: str = CONFIG) -> dict[str, Any]:
 
 
 def folder_of_file(path: Path) -> str:
-    """The end of a message about a file of weights that is given in place of a folder."""
+    """Advice for an error about a file of weights where the folder of a model is wanted."""
     return f"make one of a CLIP's or SAM's weights with: glit import-model {path} -o FOLDER"
 
 

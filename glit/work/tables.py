@@ -27,8 +27,8 @@ META_DROPS = b"glit.drops"
 META_TOKENS = b"glit.tokens"
 """Tokens of prompts and answers that a model used for the table; only in tables of such models."""
 _META_TWINS = b"glit.twins"
-"""JSON: by sample a hash of the captions, regions and files of its duplicates, of which its row is
-made too; only where there are such."""
+"""JSON object, from ``sample_id`` to a hash of the captions, regions and files that its exact
+duplicates bring, and from which its row is made as well. Missing where no duplicate brings any."""
 _READERS = 8
 
 

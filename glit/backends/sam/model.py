@@ -35,8 +35,8 @@ class MaskThresholds:
     stability_score_thresh: float = 0.95
     """Masks with a stability score below this are dropped."""
     stability_score_offset: float = 1.0
-    """In logits. The stability score is the IoU of the mask binarised at plus this with the mask
-    binarised at minus this."""
+    """In logits, around the threshold of the mask. The stability score is the IoU of two masks: the
+    pixels above plus this, and those above minus this."""
     box_nms_thresh: float = 0.7
     """Non-maximum suppression: of two masks whose boxes have a higher IoU, the one with the lower
     predicted IoU is dropped."""
@@ -49,8 +49,9 @@ class Sam:
     model: SamModel
     thresholds: MaskThresholds = MaskThresholds()
     pixel_mean: tuple[float, ...] = (123.675, 116.28, 103.53)
-    """Of red, green and blue, from 0 to 255."""
+    """Mean of red, green and blue, of values from 0 to 255; it is subtracted."""
     pixel_std: tuple[float, ...] = (58.395, 57.12, 57.375)
+    """Standard deviation of the same; then it divides."""
 
     @property
     def side(self) -> int:

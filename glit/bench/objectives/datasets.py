@@ -62,7 +62,7 @@ class Datasets:
 
     @property
     def has_negatives(self) -> bool:
-        """True if the training set has false sentences."""
+        """True if the training set has the column ``negatives``, false sentences."""
         return "negatives" in Dataset(self.train).schema.names
 
     @cached_property

@@ -69,7 +69,7 @@ class ComparisonRequest:
     """The grid, climbed from its middle."""
     num_seeds: int = 3
     epochs: int | None = None
-    """None takes the recipe's."""
+    """Passes over the training set; None for the recipe's."""
     together: int = 1
     """``train.together``: so many neighbouring samples are in one batch."""
 
