@@ -112,10 +112,11 @@ def sam_model(config: SamConfig, weights: Mapping[str, Tensor]) -> SamModel:
     """A model of that shape with tensors under transformers' names, in float32."""
     from transformers import SamModel
 
-    return SamModel.from_pretrained(
-        None,  # pyright: ignore[reportArgumentType]
-        config=config, state_dict=dict(weights), dtype=torch.float32,
-    )  # fmt: skip
+    with torch.device("meta"):
+        model = SamModel(config)
+    model.load_state_dict({**weights, TIED: weights[POSITIONS]}, assign=True)
+    model.tie_weights()
+    return model.float()
 
 
 def sam_processor(config: SamConfig, **normalisation: Any) -> SamImageProcessor:

@@ -143,7 +143,8 @@ class _Work:
         self._is_ending = True
         answering = [future for future in self.flying if not future.cancel()]
         missing = Drop(reason=self._reason, message=f"not asked: {error}")
-        for future in wait(answering).done:
+        wait(answering)
+        for future in answering:
             if future.exception() is None:
                 self._answered(*self.flying[future], future.result())
         self.flying.clear()
@@ -156,10 +157,12 @@ class _Work:
             self._given += 1
             yield self._outcomes.pop(self._given - 1)
 
-    def _done(self, when: str = "ALL_COMPLETED") -> set[Future[RawCaption]]:
+    def _done(self, when: str = "ALL_COMPLETED") -> list[Future[RawCaption]]:
+        """Wait for answers; those that came, in the order in which they were asked for."""
         for each in self._batches:
             each.finish()
-        return wait(self.flying, return_when=when).done
+        wait(self.flying, return_when=when)
+        return [future for future in self.flying if future.done()]
 
     def _go_on(
         self, index: int, talk: Talk, answers: Sequence[Answer] | None, image: Pixels | None = None

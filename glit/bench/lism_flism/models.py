@@ -206,9 +206,6 @@ def make_random(
         first: an image on which SAM's threshold is calibrated.
         device: where to calibrate.
     """
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
     return Models(
         recipes=recipes_for("random", device),
         proposers={

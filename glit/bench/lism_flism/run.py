@@ -24,6 +24,7 @@ from glit.images import ImageError, decode
 from glit.models.device import pick_device
 from glit.recipes.extras import require
 from glit.runtime.cores import usable_cores
+from glit.runtime.process_state import without_bars
 
 NUM_MINI, NUM_ON_CPU, NUM_ON_GPU = 8, 2, 64
 """Images unless the user says otherwise: mini models, full-size ones on a CPU, and on a GPU."""
@@ -171,7 +172,8 @@ def _models(request: Request, images: BenchImages, device: str, scratch: Path) -
         pixels = decode(images.store.read(first.source_path))
     except (OSError, ImageError) as error:
         raise InputError(f"{first.source_path}: changed while glit looked ({error})") from error
-    return make_random(request.sizes, scratch / "models", images.captions(), pixels, device)
+    with without_bars():
+        return make_random(request.sizes, scratch / "models", images.captions(), pixels, device)
 
 
 def _quality(
