@@ -81,10 +81,12 @@ class TransformersCaptioner:
         from jinja2 import TemplateError
 
         content = [{"type": "image"}, {"type": "text", "text": prompt}]
+        # a template that does not know the word would have transformers print a warning
+        thinks = "enable_thinking" in str(self._processor.chat_template)
         try:
             return self._processor.apply_chat_template(
                 [{"role": "user", "content": content}], add_generation_prompt=True,
-                enable_thinking=False,
+                **({"enable_thinking": False} if thinks else {}),
             )  # fmt: skip
         except (TemplateError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise WeightsError(

@@ -1,7 +1,7 @@
 """Measure how close glit comes to a GPU's limits: ``python -m tools.measure.gpu -o OUT``.
 
-Runs the parts in turn, each with its time, whatever becomes of the others; needs the extras
-``models``, ``sam`` and ``train``.
+Runs the parts in turn, each with its time, whatever becomes of the others, and needs nothing from a
+network; extras ``models``, ``sam`` and ``train``, and what else is there (Ray, vLLM).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import importlib
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,9 +26,21 @@ from glit.runtime.terminal import Console
 from tools.measure.console import say
 from tools.measure.gpu.bench import SCALES, Bench
 
-PARTS: Mapping[str, float] = {"models": 300, "training": 240}
-"""Modules of this folder with a function ``measure`` that yields rows, and after how many seconds
+PARTS: Mapping[str, float] = {
+    "models.products": 20,
+    "flism.measure": 50,
+    "detectors.yolos": 70,
+    "models.crops": 30,
+    "training.measure": 150,
+    "captions.measure": 70,
+    "detectors.others": 40,
+    "models.sam": 60,
+    "builds.measure": 40,
+}
+"""Functions in modules of this folder that yield rows, by their worth, and after how many seconds
 each is ended."""
+MOST_S = 540
+"""All parts together: what is begun later has less time, or none."""
 
 
 def run(
@@ -55,7 +68,9 @@ def run(
         "machine": describe_machine(device), "versions": versions(), "scale": scale,
         "device": device, "parts": done,
     }  # fmt: skip
-    for name, most_s in (parts or PARTS).items():
+    started = time.monotonic()
+    for name, own_s in (parts or PARTS).items():
+        most_s = max(0.0, min(own_s, MOST_S - (time.monotonic() - started)))
         progress(f"{name} (at most {most_s:.0f} s)")
         output, log = folder / f"{name}.json", folder / f"{name}.log"
         for path in (output, log):
@@ -76,7 +91,7 @@ def run_part(name: str, scale: str, device: Any, output: str) -> None:
     """Run a part in this process; its figures are in ``output``, also those before it fails.
 
     Args:
-        name: of the module.
+        name: of the module and the function in it.
         scale: ``full`` or ``tiny``.
         device: ``cuda`` or ``cpu``.
         output: JSON file.
@@ -84,8 +99,9 @@ def run_part(name: str, scale: str, device: Any, output: str) -> None:
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory(prefix="glit-gpu-") as folder, without_bars():
         bench = Bench(scale=SCALES[scale], device=device, scratch=Path(folder))
-        rows = importlib.import_module(f"tools.measure.gpu.{name}").measure(bench)
-        record(rows, Path(output))
+        module, _, function = name.partition(".")
+        measure = getattr(importlib.import_module(f"tools.measure.gpu.{module}"), function)
+        record(measure(bench), Path(output))
 
 
 HEADINGS = ("what", "measured", "limit", "ratio", "first bottleneck")

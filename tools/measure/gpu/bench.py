@@ -11,8 +11,12 @@ from typing import Any
 
 import torch
 
-from glit.bench.harness import Row
+from glit.bench.harness import Row, note
+from glit.bench.lism_flism.columns import BenchImages
+from glit.bench.lism_flism.inputs import scenes
 from glit.bench.lism_flism.models import FULL, TINY, Sizes
+from glit.errors import first_line
+from glit.images import Pixels, decode
 from glit.recipes.config import Device
 
 
@@ -41,7 +45,7 @@ SCALES: dict[str, Scale] = {
 def row(
     what: str, measured: float, unit: str, *, limit: float | None = None, bottleneck: str = ""
 ) -> Row:
-    """A figure; larger is better, whatever its unit.
+    """A figure.
 
     Args:
         what: in words.
@@ -91,6 +95,29 @@ class Bench:
             with products_in(precision):
                 self.rates[precision] = 2 * side**3 / self.seconds(lambda: a @ a)
         return self.rates[precision]
+
+    @property
+    def is_full(self) -> bool:
+        """False at the tiny scale, where one image and one batch are enough."""
+        return self.scale is SCALES["full"]
+
+    @property
+    def compiler(self) -> str:
+        """The backend of ``torch.compile``; on a CPU it only shows that the model can be traced."""
+        return "inductor" if self.device == "cuda" else "eager"
+
+    def scenes(self, number: int) -> BenchImages:
+        """Drawn JPEG files of the scale's size, with captions."""
+        return scenes(
+            self.scratch / "scenes",
+            num=number,
+            side_px=self.scale.sizes.scene_px,
+            image_format="jpeg",
+        )
+
+    def pixels(self, images: BenchImages) -> list[Pixels]:
+        """The decoded images."""
+        return [decode(images.store.read(sample.source_path)) for sample in images.samples]
 
     def finish(self) -> None:
         """Wait until the device has done all that it was given."""
@@ -143,3 +170,24 @@ class Bench:
         limit = number * self.rate(precision) / operations if operations else None
         measured = number / self.seconds(work, repeats=repeats)
         return row(what, measured, unit, limit=limit, bottleneck=bottleneck)
+
+    def tried(
+        self,
+        what: str,
+        make: Callable[[], Any],
+        work: Callable[[Any], Any],
+        *,
+        number: int,
+        unit: str,
+    ) -> Row:
+        """Return how many items a second ``work(make())`` does; a note where that fails.
+
+        For what a library may refuse on this machine, such as to compile a model: the rows behind
+        it are measured all the same.
+        """
+        try:
+            made = make()
+            seconds = self.seconds(lambda: work(made))
+        except Exception as error:  # noqa: BLE001 - the note has its first line, whatever it is
+            return note(f"{what}: {type(error).__name__}: {first_line(error)}")
+        return row(what, number / seconds, unit)
