@@ -15,7 +15,6 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch.nn.functional import normalize
 
-from glit.clip.image_processor import read_preprocessing
 from glit.clip.kinds import open_model
 from glit.clip.preprocess import fit_image
 from glit.evaluation.label_maps import IGNORED
@@ -23,6 +22,8 @@ from glit.evaluation.recall import first_hit_rank, recall_at
 from glit.evaluation.relevance import by_text
 from glit.evaluation.tasks.segment import confusion, means
 from glit.images import decode
+from glit.importers.model import import_model
+from glit.importers.open_clip import preprocessing
 from glit.training.losses import contrastive
 from glit.training.objectives.siglip import sigmoid_loss
 
@@ -59,14 +60,15 @@ def test_the_sigmoid_loss_and_its_gradients_are_open_clips() -> None:
 
 
 @torch.no_grad()
-def test_a_zero_shot_classifier_is_open_clips(tmp_path) -> None:
+def test_a_zero_shot_classifier_is_open_clips(tmp_path, tiny_clip) -> None:
     """The same folder, opened by both; templates averaged as open_clip does."""
     import open_clip
 
     config = json.loads((OPEN_CLIP / "open_clip_config.json").read_text())["model_cfg"]
     theirs = open_clip.model.CLIP(**config).eval()
     theirs.load_state_dict(load_file(OPEN_CLIP / "open_clip_model.safetensors"), strict=False)
-    ours = open_model(OPEN_CLIP).eval()
+    import_model(OPEN_CLIP, tmp_path / "clip", like=str(tiny_clip))
+    ours = open_model(tmp_path / "clip").eval()
     end = config["text_cfg"]["vocab_size"] - 1
 
     def ids(texts: list[str]) -> torch.Tensor:
@@ -97,7 +99,7 @@ def test_images_are_prepared_as_open_clip_prepares_them(tmp_path, mode) -> None:
         "resize_mode": mode,
     }
     (tmp_path / "open_clip_config.json").write_text(json.dumps(values))
-    found = read_preprocessing(tmp_path, side=32)
+    found = preprocessing(tmp_path)
     small = np.random.default_rng(0).integers(0, 256, (7, 9, 3), dtype=np.uint8)
     image = np.array(Image.fromarray(small).resize((90, 70), Image.Resampling.BICUBIC))
     transform = open_clip.image_transform(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from glit.clip.image_processor import IMAGE_PROCESSOR, Preprocessing, processor_config
-from glit.clip.open_clip import is_open_clip, open_clip_config
 from glit.errors import WeightsError, first_line
 from glit.models.files import model_type
 from glit.models.pretrained import as_weights_error, load_whole
@@ -61,15 +60,13 @@ def write_model(
 
 
 def clip_config(folder: Path) -> CLIPConfig:
-    """The configuration of a CLIPModel's folder, or of OpenCLIP's.
+    """The configuration of a CLIPModel's folder.
 
     Raises:
         WeightsError: it is another kind of model, or damaged.
     """
     from transformers import CLIPConfig
 
-    if is_open_clip(folder):
-        return open_clip_config(folder)
     if (found := model_type(folder)) != "clip":
         raise WeightsError(f"{folder}: holds a {found!r} model; give a CLIP checkpoint")
     with as_weights_error(f"{folder}: its config.json is damaged"):

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from glit.clip.image_fit import ImageFit
-from glit.clip.open_clip import image_values, is_open_clip
 from glit.errors import WeightsError
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class Preprocessing:
 def says_preprocessing(folder: Path) -> bool:
     """Return whether a model's folder says how its images are prepared."""
     names = (IMAGE_PROCESSOR, "processor_config.json")
-    return any((folder / name).is_file() for name in names) or is_open_clip(folder)
+    return any((folder / name).is_file() for name in names)
 
 
 def read_preprocessing(folder: Path, *, side: int = 0) -> Preprocessing:
@@ -110,7 +109,7 @@ def _read(folder: Path) -> tuple[Path, Mapping[str, Any] | None]:
     alone, inside = folder / IMAGE_PROCESSOR, folder / "processor_config.json"
     path = alone if alone.is_file() else inside
     if not path.is_file():
-        return folder, image_values(folder) if is_open_clip(folder) else None
+        return folder, None
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if path == inside:  # where newer transformers keep it
@@ -156,8 +155,8 @@ Three = tuple[float, float, float]
 def _normalisation(values: Mapping[str, Any], mean: Three, siglip: bool) -> tuple[Three, Three]:
     """Mean and deviation on a scale of 0 to 1, with the factor that pixels are multiplied by."""
     std = _HALVES if siglip else CLIP_STD
-    mean = _three("image_mean", values.get("image_mean") or mean)
-    std = _three("image_std", values.get("image_std") or std)
+    mean = three("image_mean", values.get("image_mean") or mean)
+    std = three("image_std", values.get("image_std") or std)
     if min(std) <= 0:
         raise ValueError(f"image_std = {list(std)}: wanted numbers above 0")
     if not values.get("do_normalize", True):
@@ -213,7 +212,12 @@ def _square(key: str, value: Any) -> int:
     return value
 
 
-def _three(key: str, value: Any) -> Three:
+def three(key: str, value: Any) -> Three:
+    """A number for each channel.
+
+    Raises:
+        ValueError: it is none; names the key.
+    """
     if isinstance(value, int | float):
         value = [value] * 3
     if not (

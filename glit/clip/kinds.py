@@ -12,7 +12,6 @@ from glit.clip.encoder import ClipEncoder
 from glit.clip.folder import load_model
 from glit.clip.image_processor import Preprocessing, read_preprocessing
 from glit.clip.model_types import KINDS, is_siglip
-from glit.clip.open_clip import is_open_clip, load_open_clip
 from glit.clip.runs import refuse_own_encoders
 from glit.clip.siglip import NaflexEncoder, SiglipEncoder, SiglipTokenizer
 from glit.clip.text_window import stretch_model
@@ -100,9 +99,6 @@ def open_model(folder: Path, *, dtype: torch.dtype = torch.float32) -> Any:
         WeightsError: the folder holds another kind of model, a part of one, or none that can be
             loaded.
     """
-    if is_open_clip(folder):
-        opened: Any = load_open_clip(folder)
-        return opened.to(dtype)
     import transformers
 
     kind = KINDS.get(model_type(folder), "CLIPModel")

@@ -15,8 +15,7 @@ KINDS = {
     "siglip": "SiglipModel",
     "siglip2": "Siglip2Model",
 }
-"""By ``model_type`` of a checkpoint's config.json, the class of transformers; beside OpenCLIP's
-folders."""
+"""By ``model_type`` of a checkpoint's config.json, the class of transformers."""
 
 
 def is_siglip(folder: Path) -> bool:

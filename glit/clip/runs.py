@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from glit.clip.open_clip import check_files, is_open_clip
 from glit.clip.position import read_position
 from glit.errors import WeightsError
 from glit.models.files import folder_of_file
@@ -39,9 +38,6 @@ def find_model(name: str, checkpoint: Literal["best", "last"] = "best") -> RunMo
         WeightsError: there is none, or its files are incomplete.
     """
     found = model_of_run(Path(name), checkpoint)
-    if is_open_clip(found.folder):
-        check_files(found.folder, name)
-        return RunModel(folder=found.folder.resolve(), checkpoint="")
     if found.folder.is_file():
         raise WeightsError(
             f"model {name!r}: a single file, but a folder with config.json is wanted; "

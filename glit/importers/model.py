@@ -5,7 +5,8 @@ Long-CLIP's checkpoints have the names of OpenAI's code and two tables of text p
 of transformers. FG-CLIP's folders have three tables and two projections of texts, of which those
 for long texts are used (FG-CLIP, section 3.1). What a file does not hold, the tokenizer, the
 activation and how images are prepared, is that of the model it was fine-tuned from.
-Segment-anything's checkpoints are known by their names (:mod:`glit.importers.sam`).
+OpenCLIP's folders have a configuration of their own (:mod:`glit.importers.open_clip`);
+segment-anything's checkpoints are known by their names (:mod:`glit.importers.sam`).
 """
 
 from __future__ import annotations
@@ -24,13 +25,21 @@ import torch
 from torch import Tensor
 
 from glit.clip.folder import clip_config, disk_errors, write_model
-from glit.clip.image_processor import read_preprocessing
-from glit.clip.open_clip import clip_names, shape_fault
+from glit.clip.image_processor import Preprocessing, read_preprocessing
 from glit.clip.text_window import KEPT_POSITIONS
 from glit.errors import InputError, WeightsError, first_line
-from glit.importers import sam
+from glit.importers import open_clip, sam
+from glit.importers.open_clip import clip_names, shape_fault
 from glit.importers.tensor_bombs import check_stored, check_strides
-from glit.models.files import CONFIG, file_hash, has_tokenizer, model_type, weight_files
+from glit.models.files import (
+    CONFIG,
+    OPEN_CLIP_CONFIG,
+    file_hash,
+    has_tokenizer,
+    model_type,
+    weight_files,
+)
+from glit.models.tokenizer import TextTokenizer
 from glit.models.weights import resolve
 from glit.storage.outputs import new_folder
 
@@ -79,11 +88,12 @@ def import_model(
 
     Args:
         checkpoint: a state dict, as ``torch.save`` or safetensors write it, or a folder of
-            FG-CLIP's; read as plain tensors, no code in it runs.
+            OpenCLIP's or FG-CLIP's; read as plain tensors, no code in it runs.
         output: the folder, which does not exist yet.
-        like: the CLIP it was fine-tuned from, a name, a folder or a hub id: its architecture,
-            tokenizer and preprocessing are taken; by default the checkpoint's own folder, else
-            :data:`DEFAULT_LIKE`. The text window is the checkpoint's.
+        like: the CLIP it was fine-tuned from, a name, a folder or a hub id, for what the checkpoint
+            does not hold: architecture, tokenizer, preprocessing (of OpenCLIP's folders only the
+            tokenizer); by default the checkpoint's own folder, else :data:`DEFAULT_LIKE`. The text
+            window is the checkpoint's.
         activation: of both towers; that of ``like`` by default. No file of weights says it.
 
     Raises:
@@ -99,12 +109,11 @@ def import_model(
         if like or activation is not None:
             raise InputError(f"{checkpoint}: a SAM, which takes no --like and no --activation")
         return _import_sam(found, checkpoint, output)
-    own = model_type(checkpoint) == "clip" and has_tokenizer(checkpoint)
-    start = checkpoint if own and not like else resolve(like or DEFAULT_LIKE).path
-    config: Any = clip_config(start)
+    base = _base(checkpoint, like)
+    config = base.config
     if activation is not None:
         config.text_config.hidden_act = config.vision_config.hidden_act = activation
-    elif _is_open_clips(found) and config.text_config.hidden_act == "quick_gelu":
+    elif base.is_other and _is_open_clips(found) and config.text_config.hidden_act == "quick_gelu":
         warnings.warn(
             f"{checkpoint}: taken with the activation quick_gelu of {like or DEFAULT_LIKE}; models "
             "of OpenCLIP, whose weights have these names too, use gelu unless their name ends in "
@@ -112,30 +121,71 @@ def import_model(
             stacklevel=2,
         )
     weights = _weights(found, checkpoint)
-    if (positions := weights.get(f"{_POSITIONS}.weight")) is not None and positions.ndim == 2:
+    positions = weights.get(f"{_POSITIONS}.weight")
+    if base.is_other and positions is not None and positions.ndim == 2:
         config.text_config.max_position_embeddings = len(positions)
     with torch.device("meta"):
         shapes = {name: each.shape for name, each in CLIPModel(config).state_dict().items()}
-    if fault := shape_fault(weights, shapes, wanted_by=like or str(start)):
-        raise WeightsError(
-            f"{checkpoint}: {fault}; name the CLIP it was fine-tuned from with --like"
-        )
+    if fault := shape_fault(weights, shapes, wanted_by=base.name):
+        raise WeightsError(f"{checkpoint}: {fault}{base.advice}")
     _check_finite(weights, checkpoint)
     model = CLIPModel.from_pretrained(
         None,  # pyright: ignore[reportArgumentType]
         config=config, state_dict=weights, dtype=torch.float32,
     )  # fmt: skip
-    preprocessing = read_preprocessing(start)
+    preprocessing = base.preprocessing
     if _LONG_PROJECTION in found:  # FG-CLIP squeezes images before its processor sees them
         preprocessing = replace(preprocessing, fit="resize", shortest=0)
     with new_folder(output) as folder:
-        write_model(folder, model, start=start, preprocessing=preprocessing)
+        write_model(folder, model, start=base.folder, preprocessing=preprocessing)
     return ImportedModel(
         context=config.text_config.max_position_embeddings,
         parameters=sum(each.numel() for each in weights.values()),
         activation=config.text_config.hidden_act,
-        sha256=file_hash(weight_files(checkpoint)[0]),
+        sha256=file_hash(_weight_files(checkpoint)[0]),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Base:
+    """What a CLIP's checkpoint does not hold."""
+
+    config: Any
+    """A CLIPConfig."""
+    preprocessing: Preprocessing
+    folder: Path
+    """Of the tokenizer's files."""
+    name: str
+    """What states the shapes of weights, for messages."""
+    is_other: bool = True
+    """Whether it is of the model that the checkpoint was fine-tuned from."""
+
+    @property
+    def advice(self) -> str:
+        return "; name the CLIP it was fine-tuned from with --like" if self.is_other else ""
+
+
+def _base(checkpoint: Path, like: str) -> _Base:
+    """Raises WeightsError: OpenCLIP's folder cannot be read, or its tokenizer is another's."""
+    if not (checkpoint / OPEN_CLIP_CONFIG).is_file():
+        own = model_type(checkpoint) == "clip" and has_tokenizer(checkpoint)
+        folder = checkpoint if own and not like else resolve(like or DEFAULT_LIKE).path
+        return _Base(
+            config=clip_config(folder), preprocessing=read_preprocessing(folder), folder=folder,
+            name=like or str(folder),
+        )  # fmt: skip
+    own = has_tokenizer(checkpoint) and not like
+    folder = checkpoint if own else resolve(like or DEFAULT_LIKE).path
+    config: Any = open_clip.open_clip_config(checkpoint)
+    if (found := TextTokenizer(folder).end_id) != (end := config.text_config.eos_token_id):
+        raise WeightsError(
+            f"{checkpoint}: the tokenizer in {folder} ends a text with token {found}, and the "
+            f"weights were trained with {end}; name a CLIP with their tokenizer with --like"
+        )
+    return _Base(
+        config=config, preprocessing=open_clip.preprocessing(checkpoint), folder=folder,
+        name=OPEN_CLIP_CONFIG, is_other=False,
+    )  # fmt: skip
 
 
 def _import_sam(found: Mapping[str, Tensor], checkpoint: Path, output: Path) -> ImportedModel:
@@ -179,9 +229,12 @@ def _state_dict(path: Path) -> Mapping[str, Tensor]:
         InputError: see :func:`import_model`.
     """
     if path.is_dir():
-        files = [file for file in weight_files(path) if file.suffix == ".safetensors"]
-        if not files or not (path / CONFIG).is_file():
-            raise InputError(f"{path}: want a folder with {CONFIG} and *.safetensors, or a file")
+        files = [file for file in _weight_files(path) if file.suffix == ".safetensors"]
+        if not files or not any((path / each).is_file() for each in (CONFIG, OPEN_CLIP_CONFIG)):
+            raise InputError(
+                f"{path}: want a folder with *.safetensors and {CONFIG} or {OPEN_CLIP_CONFIG}, or "
+                "a file of weights"
+            )
         found: Any = {name: each for file in files for name, each in _load(file).items()}
     elif path.is_file():
         found = _load(path)
@@ -196,6 +249,12 @@ def _state_dict(path: Path) -> Mapping[str, Tensor]:
     ):
         raise InputError(f"{path}: holds no state dict, whose names have tensors")
     return _unprefixed({name.replace(_COMPILED, ""): each for name, each in found.items()}, path)
+
+
+def _weight_files(path: Path) -> list[Path]:
+    """The weights of a file or a folder; of OpenCLIP's format those alone, whatever lies beside."""
+    theirs = path / open_clip.WEIGHTS
+    return [theirs] if theirs.is_file() else weight_files(path)
 
 
 def _load(path: Path) -> Any:

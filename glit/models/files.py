@@ -22,7 +22,7 @@ CONFIG = "config.json"
 _ADAPTER = "adapter_config.json"
 _MODULES = "modules.json"
 OPEN_CLIP_CONFIG = "open_clip_config.json"
-"""In place of it, in a folder of OpenCLIP's."""
+"""In place of it, in a folder that OpenCLIP wrote."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TEMPLATES = "additional_chat_templates/*.jinja"
 """Templates of models that have several."""
@@ -58,7 +58,14 @@ def check_complete(
         return
     if not path.is_dir():
         raise WeightsError(f"model {name!r}: {path} does not exist; give another folder or name")
-    if not any((path / config).is_file() for config in (CONFIG, OPEN_CLIP_CONFIG)):
+    has_config = (path / CONFIG).is_file()
+    theirs = has_config and any(path.glob("model*.safetensors"))
+    if (path / OPEN_CLIP_CONFIG).is_file() and not theirs:
+        raise WeightsError(
+            f"model {name!r}: {path} is in OpenCLIP's format; give the folder that this makes: "
+            f"glit import-model {path} -o NEW"
+        )
+    if not has_config:
         if (path / _ADAPTER).is_file():
             base = _read_config(path, _ADAPTER).get("base_model_name_or_path", "its base model")
             raise WeightsError(

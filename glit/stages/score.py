@@ -58,7 +58,7 @@ class ScoreConfig(MatcherConfig):
     """The model that compares regions with sentences."""
 
     backend: str = "clip"
-    """``clip``: CLIP of any size, OpenCLIP's, Long-CLIP, MetaCLIP 2, SigLIP or SigLIP 2; the
+    """``clip``: CLIP of any size, Long-CLIP, MetaCLIP 2, SigLIP or SigLIP 2; the
     checkpoint says which. ``file`` and ``provided``: no model; the files of these backends of
     ``propose`` name the sentences of each region."""
     phrases: bool = False

@@ -42,8 +42,8 @@ class TrainConfig(RecipeTable):
     choice: ClassVar[Choice] = Choice(key="objective", options=_objectives)
 
     model: str = "openai/clip-vit-base-patch16"
-    """The model to start from: a built-in name, a folder, or a hub id of a CLIPModel; an OpenCLIP
-    folder; or a SigLIP model for objectives that use no tokens of texts."""
+    """The model to start from: a built-in name, a folder, or a hub id of a CLIPModel; or a
+    SigLIP model for objectives that use no tokens of texts."""
 
     context: int = limited(248, least=1)
     """Text window in tokens; the model's positions are stretched to it (Long-CLIP's rule)."""

@@ -21,7 +21,6 @@ from transformers import (
     AutoProcessor,
     AutoTokenizer,
     CLIPImageProcessor,
-    CLIPModel,
     MetaClip2Config,
     MetaClip2Model,
     Siglip2Config,
@@ -51,7 +50,6 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzé.,"
 TEXTS = ["a red house", "A Green House, here.", "un écureuil " * 3, "red", "b " * 200]
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
          "num_attention_heads": 2}  # fmt: skip
-OPEN_CLIP = Path(__file__).parent.parent / "files" / "open-clip"
 
 
 def write_naflex(folder: Path) -> Path:
@@ -214,23 +212,6 @@ def test_a_file_of_weights_names_the_command_that_makes_a_folder(tmp_path) -> No
         tmp_path / "clip.pt", "glit import-model .*clip.pt -o",
         lambda path: check(ScoreConfig(), resolve(str(path))),
     )  # fmt: skip
-
-
-def test_a_folder_of_openclip(tiny_clip, tmp_path) -> None:
-    for name in ("open_clip_config.json", "open_clip_model.safetensors"):
-        shutil.copyfile(OPEN_CLIP / name, tmp_path / name)
-    check = MATCHERS["clip"].check
-    assert check is not None
-    with pytest.raises(WeightsError, match="has no tokenizer"):
-        check(ScoreConfig(), resolve(str(tmp_path)))
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copyfile(tiny_clip / name, tmp_path / name)
-    model = resolve(str(tmp_path))
-    check(ScoreConfig(), model)
-    matcher = matcher_of(tmp_path)
-    assert isinstance(matcher.encoder.clip, CLIPModel)
-    assert matcher.preprocessing.fit == "resize"
-    assert np.isfinite(matcher.embed_sentences(["a red house"])).all()
 
 
 def test_another_kind_is_refused_by_name(tmp_path) -> None:

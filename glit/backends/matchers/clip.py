@@ -1,7 +1,7 @@
 """CLIP and its kin by transformers: embeddings of region crops and of sentences.
 
 Which kind a checkpoint is says its configuration (:data:`glit.clip.model_types.KINDS`): CLIP of any
-size and text window (Long-CLIP's too), OpenCLIP's folders, MetaCLIP 2, SigLIP and SigLIP 2.
+size and text window (Long-CLIP's too), MetaCLIP 2, SigLIP and SigLIP 2.
 """
 
 from __future__ import annotations
@@ -183,12 +183,8 @@ def _stored_scale(file: Path) -> Any:
 
 def _check(config: MatcherConfig, model: Resolved | None) -> None:
     from glit.clip.model_types import KINDS
-    from glit.clip.open_clip import check_files, is_open_clip
 
-    if model is not None and is_open_clip(model.path):
-        check_files(model.path, model.name)
-    else:
-        refuse_other_kind(model, KINDS, loads="score.backend = 'clip' loads a CLIPModel or its kin")
+    refuse_other_kind(model, KINDS, loads="score.backend = 'clip' loads a CLIPModel or its kin")
     dense = getattr(config, "crop", "") == "dense"
     if dense and model is not None and model_type(model.path).startswith("siglip"):
         raise RecipeError(

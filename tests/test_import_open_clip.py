@@ -13,15 +13,16 @@ from transformers import CLIPModel
 
 from glit.clip.image_processor import read_preprocessing
 from glit.clip.kinds import open_model
-from glit.clip.open_clip import CONFIG, WEIGHTS
 from glit.clip.runs import find_model
-from glit.errors import WeightsError
+from glit.errors import GlitError, InputError, WeightsError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import evaluate
+from glit.importers.model import import_model
+from glit.importers.open_clip import CONFIG, WEIGHTS
 from glit.training.config import TrainConfig
 from glit.training.loop import train
 
-REFERENCE = Path(__file__).parent.parent / "files" / "open-clip"
+REFERENCE = Path(__file__).parent / "files" / "open-clip"
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def change(folder: Path, where: str, **values) -> None:
 @pytest.mark.parametrize("activation", ["gelu", "quick_gelu"])
 @pytest.mark.parametrize("apart", [False, True])
 @torch.no_grad()
-def test_embeddings_are_those_of_the_package(folder, activation: str, apart: bool) -> None:
+def test_embeddings_are_those_of_the_package(folder, tmp_path, activation, apart) -> None:
     answers = load_file(REFERENCE / "answers.safetensors")
     change(folder, "model_cfg", quick_gelu=activation == "quick_gelu", custom_text=apart)
     weights = load_file(folder / WEIGHTS)
@@ -55,7 +56,9 @@ def test_embeddings_are_those_of_the_package(folder, activation: str, apart: boo
             k if k.startswith(("visual.", "logit_")) else f"text.{k}": v for k, v in weights.items()
         }
         save_file(weights, folder / WEIGHTS)
-    model = open_model(folder)
+    made = import_model(folder, tmp_path / "new")
+    assert (made.activation, made.context) == (activation, 77)
+    model = open_model(tmp_path / "new")
     image = model.get_image_features(pixel_values=answers["pixel_values"]).pooler_output
     text = model.get_text_features(input_ids=answers["input_ids"]).pooler_output
     torch.testing.assert_close(image, answers[f"{activation}.image"], rtol=1e-5, atol=1e-5)
@@ -66,7 +69,8 @@ def test_embeddings_are_those_of_the_package(folder, activation: str, apart: boo
 def test_a_run_starts_from_it_and_leaves_a_clip_of_transformers(
     folder, make_dataset, tmp_path
 ) -> None:
-    dataset, run = str(make_dataset(8)), tmp_path / "run"
+    import_model(folder, tmp_path / "new")
+    folder, dataset, run = tmp_path / "new", str(make_dataset(8)), tmp_path / "run"
     settings = EvaluateConfig(num_workers=0, recall_at=(1, 5))
     before = evaluate("retrieval", [str(folder)], dataset, settings)[0]
     assert before.settings["fit"] == "resize"
@@ -100,28 +104,59 @@ def test_a_run_starts_from_it_and_leaves_a_clip_of_transformers(
         ("preprocess_cfg", {"resize_mode": "longest"}, "resize_mode = 'longest': wanted shortest"),
     ],
 )
-def test_what_is_not_clip_is_refused_by_name(folder, where, values, message) -> None:
+def test_what_is_not_clip_is_refused_by_name(folder, tmp_path, where, values, message) -> None:
     change(folder, where, **values)
     with pytest.raises(WeightsError, match=message):
-        open_model(folder)
-        read_preprocessing(folder)
+        import_model(folder, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
-def test_files_that_are_missing_or_damaged(folder) -> None:
-    assert find_model(str(folder)).folder == folder
-    (folder / "tokenizer.json").rename(folder / "elsewhere")
-    with pytest.raises(WeightsError, match="has no tokenizer; OpenCLIP's is CLIP's"):
-        find_model(str(folder))
-    (folder / "elsewhere").rename(folder / "tokenizer.json")
-    change(folder, "text_cfg", vocab_size=700)
-    with pytest.raises(WeightsError, match="ends a text with token 646.*trained with 699"):
-        find_model(str(folder))
-    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-4])
-    with pytest.raises(WeightsError, match="not the weights of a CLIP"):
-        open_model(folder)
-    (folder / WEIGHTS).rename(folder / "open_clip_pytorch_model.bin")
-    with pytest.raises(WeightsError, match="no open_clip_model.safetensors .pickles are not"):
-        find_model(str(folder))
-    (folder / CONFIG).write_text('{"model_cfg": []}')
-    with pytest.raises(WeightsError, match="wanted model_cfg with vision_cfg and text_cfg"):
-        open_model(folder)
+def test_it_is_taken_by_its_import_alone(folder) -> None:
+    for shown in ("in OpenCLIP's format.*glit import-model .*open-clip -o NEW",):
+        with pytest.raises(WeightsError, match=shown):
+            find_model(str(folder))
+        (folder / "config.json").write_text('{"model_type": "clip"}')
+        with pytest.raises(WeightsError, match=shown):
+            find_model(str(folder))
+
+
+def test_a_tokenizer_that_is_missing_is_that_of_another_clip(folder, tmp_path, tiny_clip) -> None:
+    (folder / "tokenizer.json").unlink()
+    import_model(folder, tmp_path / "new", like=str(tiny_clip))
+    same = (tmp_path / "new" / "tokenizer.json").read_bytes()
+    assert same == (tiny_clip / "tokenizer.json").read_bytes()
+    assert read_preprocessing(tmp_path / "new").mean == (0.5, 0.4, 0.3)  # not the other's
+    with pytest.raises(
+        WeightsError, match="mini.* ends a text with token.*trained with 646.*--like"
+    ):
+        import_model(folder, tmp_path / "other", like="mini-matcher")
+
+
+def test_its_own_weights_are_taken_where_those_of_transformers_lie_beside(
+    folder, tmp_path, tiny_clip
+) -> None:
+    for name in ("config.json", "model.safetensors"):
+        shutil.copyfile(tiny_clip / name, folder / name)
+    import_model(folder, tmp_path / "new")
+    scale = load_file(folder / WEIGHTS)["logit_scale"]
+    assert open_model(tmp_path / "new").logit_scale == scale
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: change(f, "text_cfg", vocab_size=700), "ends a text with token 646.*with 699"),
+        (lambda f: (f / WEIGHTS).write_bytes((f / WEIGHTS).read_bytes()[:-4]), "cut short"),
+        (lambda f: (f / WEIGHTS).rename(f / "open_clip_pytorch_model.bin"), "no such file|want a"),
+        (
+            lambda f: (f / CONFIG).write_text('{"model_cfg": []}'),
+            "wanted model_cfg with vision_cfg",
+        ),
+        (lambda f: change(f, "preprocess_cfg", mean=[0.5]), "preprocess_cfg.mean = .0.5.: wanted"),
+    ],
+)
+def test_files_that_are_missing_or_damaged(folder, tmp_path, damage, message) -> None:
+    damage(folder)
+    with pytest.raises(GlitError, match=message) as refused:
+        import_model(folder, tmp_path / "new")
+    assert isinstance(refused.value, WeightsError | InputError)

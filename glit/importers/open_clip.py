@@ -1,4 +1,4 @@
-"""Load OpenCLIP's checkpoints as CLIPModels.
+"""OpenCLIP's checkpoints under the names of CLIPModel.
 
 A folder as its ``push_to_hf_hub`` writes it holds ``open_clip_config.json`` and
 ``open_clip_model.safetensors``. Taken are CLIP's own architectures (a vision transformer with a
@@ -14,15 +14,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glit.clip.image_processor import CLIP_MEAN, CLIP_STD, Preprocessing, three
 from glit.errors import WeightsError
 from glit.models.files import OPEN_CLIP_CONFIG as CONFIG
-from glit.models.files import has_tokenizer
-from glit.models.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
-    from transformers import CLIPConfig, CLIPModel
+    from transformers import CLIPConfig
 
 WEIGHTS = "open_clip_model.safetensors"
 
@@ -82,68 +81,6 @@ _TOWERS = {
 }
 
 
-def is_open_clip(folder: Path) -> bool:
-    """Return whether a folder is OpenCLIP's and holds no complete transformers model."""
-    theirs = (folder / "config.json").is_file() and any(folder.glob("model*.safetensors"))
-    return (folder / CONFIG).is_file() and not theirs
-
-
-def check_files(folder: Path, name: str) -> None:
-    """Refuse a folder that cannot be loaded.
-
-    Raises:
-        WeightsError: its weights are a pickle or missing, or the tokenizer is missing or another's.
-    """
-    if not (folder / WEIGHTS).is_file():
-        raise WeightsError(
-            f"model {name!r}: {folder} has a {CONFIG} but no {WEIGHTS} (pickles are not loaded); "
-            "download that file, or save the weights with safetensors"
-        )
-    if not has_tokenizer(folder):
-        raise WeightsError(
-            f"model {name!r}: {folder} has no tokenizer; OpenCLIP's is CLIP's, so copy "
-            "tokenizer.json and tokenizer_config.json of openai/clip-vit-base-patch16 into it"
-        )
-    config = open_clip_config(folder)
-    end = config.to_dict()["text_config"]["eos_token_id"]
-    if (found := TextTokenizer(folder).end_id) != end:
-        raise WeightsError(
-            f"model {name!r}: the tokenizer in {folder} ends a text with token {found}, and the "
-            f"weights were trained with {end}; put the right tokenizer there"
-        )
-
-
-def load_open_clip(folder: Path) -> CLIPModel:
-    """A CLIPModel in float32 with an OpenCLIP checkpoint's weights.
-
-    Raises:
-        WeightsError: the configuration is not of CLIP's architecture, or the weights are damaged
-            or other than it says.
-    """
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-    from transformers import CLIPModel
-
-    config = open_clip_config(folder)
-    path = folder / WEIGHTS
-    try:
-        weights = dict(clip_names(load_file(path)))
-        with torch.device("meta"):
-            shapes = {k: v.shape for k, v in CLIPModel(config).state_dict().items()}
-        if fault := shape_fault(weights, shapes, wanted_by=CONFIG):
-            raise ValueError(fault)
-    except (OSError, SafetensorError, ValueError) as error:
-        raise WeightsError(f"{path}: not the weights of a CLIP ({error})") from error
-    return CLIPModel.from_pretrained(
-        None,  # pyright: ignore[reportArgumentType]  # nothing is drawn that is then overwritten
-        config=config,
-        state_dict=weights,
-        dtype=torch.float32,
-        attn_implementation="sdpa",
-    )
-
-
 def open_clip_config(folder: Path) -> CLIPConfig:
     """The configuration of OpenCLIP's folder as a CLIPModel's.
 
@@ -153,8 +90,8 @@ def open_clip_config(folder: Path) -> CLIPConfig:
     return _clip_config(_read(folder)["model_cfg"], folder / CONFIG)
 
 
-def image_values(folder: Path) -> dict[str, Any]:
-    """Return how images are prepared, by the keys of a preprocessor_config.json.
+def preprocessing(folder: Path) -> Preprocessing:
+    """Return how images of OpenCLIP's folder are prepared.
 
     Raises:
         WeightsError: in a way that is not ours.
@@ -165,17 +102,15 @@ def image_values(folder: Path) -> dict[str, Any]:
         if value and (fit is None or (fit and value not in fit)):
             wanted = f"wanted {' or '.join(fit)}" if fit else "this key is not followed here"
             raise WeightsError(f"{folder / CONFIG}: preprocess_cfg.{key} = {value!r}: {wanted}")
-    size = found.get("size")
-    squashed = found.get("resize_mode") == "squash"
-    square = {"height": size[0], "width": size[1]} if isinstance(size, list) and size[1:] else size
-    return {
-        "image_mean": found.get("mean"),
-        "image_std": found.get("std"),
-        "resample": 2 if found.get("interpolation") == "bilinear" else 3,
-        "do_center_crop": not squashed,
-        "crop_size": square,
-        "size": square if squashed else None,
-    }
+    try:
+        return Preprocessing(
+            mean=three("mean", found.get("mean") or CLIP_MEAN),
+            std=three("std", found.get("std") or CLIP_STD),
+            fit="resize" if found.get("resize_mode") == "squash" else "centre-crop",
+            mode="bilinear" if found.get("interpolation") == "bilinear" else "bicubic",
+        )
+    except ValueError as error:
+        raise WeightsError(f"{folder / CONFIG}: preprocess_cfg.{error}") from error
 
 
 def _read(folder: Path) -> dict[str, Any]:
