@@ -1,12 +1,12 @@
 """Read and write how a model's images are prepared: its preprocessor_config.json.
 
-Every key is followed, or refused by its name, or on the short list of those that cannot matter:
-a key that is ignored gives embeddings of other images than the model was trained on.
+transformers reads the file. Every key is followed, or refused by its name, or on the short list of
+those that cannot matter: a key that is ignored gives embeddings of other images than the model was
+trained on.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from glit.clip.image_fit import ImageFit
 from glit.errors import WeightsError
+from glit.models.pretrained import as_weights_error
 
 if TYPE_CHECKING:
     from transformers import CLIPModel
@@ -23,14 +24,12 @@ if TYPE_CHECKING:
 IMAGE_PROCESSOR = "preprocessor_config.json"
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
-_HALVES = (0.5, 0.5, 0.5)
 _FACTOR = 1 / 255
 _MODES: dict[int, Literal["bicubic", "bilinear"]] = {2: "bilinear", 3: "bicubic"}
 """By Pillow's numbers."""
 _FOLLOWED = {
-    "image_processor_type", "feature_extractor_type", "size", "default_to_square", "resample",
-    "do_center_crop", "crop_size", "do_rescale", "rescale_factor", "do_normalize", "image_mean",
-    "image_std", "do_resize",
+    "image_processor_type", "size", "default_to_square", "resample", "do_center_crop", "crop_size",
+    "do_rescale", "rescale_factor", "do_normalize", "image_mean", "image_std", "do_resize",
 }  # fmt: skip
 _WITHOUT_EFFECT = {
     "processor_class", "_processor_class", "_valid_processor_keys", "do_convert_rgb",
@@ -68,9 +67,7 @@ def says_preprocessing(folder: Path) -> bool:
 
 
 def read_preprocessing(folder: Path, *, side: int = 0) -> Preprocessing:
-    """A model folder's preprocessing; CLIP's or SigLIP's published values for what is missing.
-
-    Warns if nothing is said at all.
+    """A model folder's preprocessing; CLIP's published values, with a warning, if nothing is said.
 
     Args:
         folder: of the model.
@@ -80,70 +77,51 @@ def read_preprocessing(folder: Path, *, side: int = 0) -> Preprocessing:
         WeightsError: the file is damaged, asks for what is not done here, or for images of another
             size than the model's.
     """
-    path, values = _read(folder)
-    if values is None:
+    if not says_preprocessing(folder):
         warnings.warn(
             f"{folder}: no {IMAGE_PROCESSOR} says how its images were prepared, so CLIP's "
             "crop, mean and deviation are taken; figures are wrong if it was trained with others",
             stacklevel=2,
         )
         return Preprocessing()
+    from transformers import AutoImageProcessor
+
+    with as_weights_error(f"{folder}: its {IMAGE_PROCESSOR} cannot be read"):
+        processor: Any = AutoImageProcessor.from_pretrained(folder, local_files_only=True)
+        values = processor.to_dict()
     try:
         found, given_side = _preprocessing(values)
     except (TypeError, ValueError, AttributeError) as error:
-        raise WeightsError(f"{path}: {error}; correct the file, or give another model") from error
+        raise WeightsError(
+            f"{folder}: {IMAGE_PROCESSOR}: {error}; correct the file, or give another model"
+        ) from error
     if side and given_side and given_side != side:
         raise WeightsError(
-            f"{path}: it makes images of {given_side} pixels, but the model takes {side}; correct "
-            "the one or the other"
+            f"{folder}: its {IMAGE_PROCESSOR} makes images of {given_side} pixels, but the model "
+            f"takes {side}; correct the one or the other"
         )
     return found
 
 
-def _read(folder: Path) -> tuple[Path, Mapping[str, Any] | None]:
-    """The file that says it, and its values; None if there is none.
-
-    Raises:
-        WeightsError: it is no JSON table.
-    """
-    alone, inside = folder / IMAGE_PROCESSOR, folder / "processor_config.json"
-    path = alone if alone.is_file() else inside
-    if not path.is_file():
-        return folder, None
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if path == inside:  # where newer transformers keep it
-            values = values.get("image_processor") or {}
-        if not isinstance(values, dict):
-            raise ValueError("no table")
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise WeightsError(f"{path}: damaged ({error}); download it again") from error
-    return path, values
-
-
 def _preprocessing(values: Mapping[str, Any]) -> tuple[Preprocessing, int]:
-    """Return the preprocessing that the keys state, and the side of the square; 0 if they do not
-    state it.
+    """Return the preprocessing that an image processor of transformers has, and the side of the
+    square; 0 if it has none.
 
     Raises:
         ValueError: names the key.
     """
-    kind = str(values.get("image_processor_type") or values.get("feature_extractor_type") or "CLIP")
+    kind = values["image_processor_type"]
     if not kind.startswith(("CLIP", "Siglip")):
         raise ValueError(f"image_processor_type = {kind!r}: wanted CLIP's or SigLIP's")
     for key, value in values.items():
         if key not in _FOLLOWED | _WITHOUT_EFFECT and value:
             raise ValueError(f"{key} = {value!r}: this key is not followed here")
-    if not values.get("do_resize", True):
+    if not values["do_resize"]:
         raise ValueError("do_resize = false: the model takes images of one size")
-    siglip = kind.startswith("Siglip")
-    resample = values.get("resample")
-    if resample is None:
-        resample = 2 if kind.startswith("Siglip2") else 3
-    if resample not in _MODES:
+    if (resample := values["resample"]) not in _MODES:
         raise ValueError(f"resample = {resample!r}: wanted 2 (bilinear) or 3 (bicubic)")
-    mean, std = _normalisation(values, _HALVES if siglip else CLIP_MEAN, siglip)
-    fit, shortest, side = _fit(values, siglip)
+    mean, std = _normalisation(values)
+    fit, shortest, side = _fit(values)
     shortest = 0 if shortest == side else shortest
     found = Preprocessing(mean=mean, std=std, fit=fit, mode=_MODES[resample], shortest=shortest)
     return found, side
@@ -152,41 +130,30 @@ def _preprocessing(values: Mapping[str, Any]) -> tuple[Preprocessing, int]:
 Three = tuple[float, float, float]
 
 
-def _normalisation(values: Mapping[str, Any], mean: Three, siglip: bool) -> tuple[Three, Three]:
+def _normalisation(values: Mapping[str, Any]) -> tuple[Three, Three]:
     """Mean and deviation on a scale of 0 to 1, with the factor that pixels are multiplied by."""
-    std = _HALVES if siglip else CLIP_STD
-    mean = three("image_mean", values.get("image_mean") or mean)
-    std = three("image_std", values.get("image_std") or std)
+    mean, std = (three(key, values[key]) for key in ("image_mean", "image_std"))
     if min(std) <= 0:
         raise ValueError(f"image_std = {list(std)}: wanted numbers above 0")
-    if not values.get("do_normalize", True):
+    if not values["do_normalize"]:
         mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
-    if (factor := _factor(values)) == _FACTOR:
+    factor = values["rescale_factor"] if values["do_rescale"] else 1.0
+    if not isinstance(factor, int | float) or not 0 < factor < math.inf:
+        raise ValueError(f"rescale_factor = {factor!r}: wanted a number above 0")
+    if math.isclose(factor, _FACTOR, rel_tol=1e-6):
         return mean, std
     a, b, c = (each / (255 * factor) for each in mean)
     d, e, f = (each / (255 * factor) for each in std)
     return (a, b, c), (d, e, f)
 
 
-def _factor(values: Mapping[str, Any]) -> float:
-    """Return the factor by which pixels are multiplied before they are normalised."""
-    factor = values.get("rescale_factor", _FACTOR) if values.get("do_rescale", True) else 1.0
-    if not isinstance(factor, int | float) or not 0 < factor < math.inf:
-        raise ValueError(f"rescale_factor = {factor!r}: wanted a number above 0")
-    return _FACTOR if math.isclose(factor, _FACTOR, rel_tol=1e-6) else factor
-
-
-def _fit(values: Mapping[str, Any], siglip: bool) -> tuple[ImageFit, int, int]:
-    """Return how images become the square, their shorter side before it is cut out, and its side.
-
-    Numbers that the file does not say are 0: the model's own.
-    """
-    cropped = values.get("do_center_crop", not siglip)
-    side = _square("crop_size", values.get("crop_size")) if cropped else 0
+def _fit(values: Mapping[str, Any]) -> tuple[ImageFit, int, int]:
+    """Return how images become the square, their shorter side before it is cut out, and its side;
+    0 where the model takes images of any shape."""
+    cropped = values.get("do_center_crop")
+    side = _square("crop_size", values["crop_size"]) if cropped else 0
     size = values.get("size")
-    if isinstance(size, int) and not values.get("default_to_square", siglip):
-        size = {"shortest_edge": size}
-    if isinstance(size, dict) and set(size) == {"shortest_edge"}:
+    if size is not None and set(size) == {"shortest_edge"}:
         shortest = _square("size", size["shortest_edge"])
         if not cropped:
             raise ValueError(f"size = {size}: without do_center_crop images would not be square")
@@ -196,9 +163,7 @@ def _fit(values: Mapping[str, Any], siglip: bool) -> tuple[ImageFit, int, int]:
     squeezed = _square("size", size)
     if cropped and squeezed and side and squeezed != side:
         raise ValueError(f"size = {size}: it squeezes before it crops to {side}; not done here")
-    if cropped and not squeezed:
-        return "centre-crop", 0, side
-    return "resize", 0, squeezed
+    return ("centre-crop", 0, side) if cropped and not squeezed else ("resize", 0, squeezed)
 
 
 def _square(key: str, value: Any) -> int:

@@ -22,7 +22,11 @@ from glit.clip.image_processor import (
 from glit.clip.preprocess import fit_image
 from glit.errors import WeightsError
 
-THIRD = {"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6], "do_center_crop": False}
+THIRD = {
+    "image_processor_type": "SiglipImageProcessor",
+    "image_mean": [0.1, 0.2, 0.3],
+    "image_std": [0.4, 0.5, 0.6],
+}
 SIDE = 48
 CLIP = {
     "image_processor_type": "CLIPImageProcessor",
@@ -46,7 +50,9 @@ def test_preprocessing_of_a_folder(tmp_path: Path) -> None:
     wanted = Preprocessing(mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6), fit="resize")
     (tmp_path / "processor_config.json").write_text(json.dumps({"image_processor": THIRD}))
     assert read_preprocessing(tmp_path) == wanted
+    (tmp_path / "processor_config.json").unlink()
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"do_center_crop": True}))
+    (tmp_path / "config.json").write_text('{"model_type": "clip"}')  # tells whose processor it is
     assert read_preprocessing(tmp_path) == Preprocessing(mean=CLIP_MEAN, fit="centre-crop")
 
 
@@ -139,7 +145,7 @@ def test_what_a_gpu_would_shrink_too_far_is_shrunk_on_the_cpu(monkeypatch, fit, 
 @pytest.mark.parametrize("text", ["[]", "{", '"x"', "[" * 100_000])
 def test_a_damaged_file_is_one_line(tmp_path, text) -> None:
     (tmp_path / "preprocessor_config.json").write_text(text)
-    with pytest.raises(WeightsError, match="preprocessor_config.json: damaged"):
+    with pytest.raises(WeightsError, match="preprocessor_config.json cannot be read"):
         read_preprocessing(tmp_path)
 
 
