@@ -85,7 +85,6 @@ def test_finish_reasons_of_other_servers(server, reason, cut):
         (500, {}, {}),
         (503, {}, {}),
         (529, {}, {}),
-        (307, {"location": "/v1/chat/completions"}, b""),
     ],
 )
 def test_what_may_pass_is_asked_again(server, bad):
@@ -200,9 +199,10 @@ def test_a_server_that_says_it_is_busy_to_the_end_ends_the_run(server):
         ask(server, *[(200, {}, RATE)] * 3)
 
 
-def test_a_redirect_elsewhere_is_named_and_not_followed(server):
-    with pytest.raises(UserError, match="sends on to https://other.example/login"):
-        ask(server, *[(302, {"location": "https://other.example/login"}, b"")] * 2)
+@pytest.mark.parametrize("onward", ["https://other.example/login", "/v1/chat/completions"])
+def test_a_redirect_is_named_and_not_followed(server, onward):
+    with pytest.raises(UserError, match=f"sends on to {onward}"):
+        ask(server, *[(307, {"location": onward}, b"")] * 2)
 
 
 def test_content_in_parts_is_put_together_without_thoughts(server):

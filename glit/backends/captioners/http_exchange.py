@@ -7,20 +7,16 @@ import email.utils
 import json
 import math
 import time
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from glit.errors import cut
+from glit.errors import cut, first_line
 
 MOST_BYTES = 8 << 20
-"""Longest answer, on the wire and unpacked."""
-_WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
-_MOST_REDIRECTS = 3
-_KEEP_METHOD = (307, 308)
+"""Longest answer, unpacked."""
 
 
 class TooLongError(Exception):
@@ -94,7 +90,8 @@ def reason(answer: Any) -> str:
 def exchange(
     client: httpx.Client, method: str, path: str, *, timeout_s: float, body: Any = None
 ) -> Answer:
-    """Send a request and read its answer to the end. Follow redirects within the same server.
+    """Send a request and read its answer to the end. Redirects are not followed: what the images
+    show goes to the address that the user gave, and to no other.
 
     Args:
         client: with a base address.
@@ -109,64 +106,18 @@ def exchange(
         BrokenAnswerError: a damaged compression.
     """
     deadline = time.monotonic() + timeout_s
-    url = httpx.URL(f"{str(client.base_url).rstrip('/')}{path}")
-    for _ in range(_MOST_REDIRECTS):
-        answer = _answer(client, client.build_request(method, url, json=body, timeout=timeout_s),
-                         deadline, timeout_s)  # fmt: skip
-        if answer.status not in _KEEP_METHOD:
-            return answer
-        try:
-            onward = url.join(answer.headers.get("location", ""))
-        except httpx.InvalidURL:
-            return answer
-        if (onward.scheme, onward.host, onward.port) != (url.scheme, url.host, url.port):
-            return answer
-        url = onward
-    request = client.build_request(method, url, json=body, timeout=timeout_s)
-    return _answer(client, request, deadline, timeout_s)
-
-
-def _answer(
-    client: httpx.Client, request: httpx.Request, deadline: float, timeout_s: float
-) -> Answer:
-    response = client.send(request, stream=True, follow_redirects=False)
+    found = bytearray()
     try:
-        body = bytearray()
-        for part in response.iter_raw():
-            body += part
-            if len(body) > MOST_BYTES:
-                raise TooLongError(f"the answer is longer than {MOST_BYTES >> 20} MB")
-            if time.monotonic() > deadline:
-                raise httpx.ReadTimeout(f"the answer did not end within {timeout_s:g} s")
-        encoding = response.headers.get("content-encoding", "identity").strip().lower()
-        return Answer(
-            status=response.status_code,
-            headers=response.headers,
-            body=_unpacked(bytes(body), encoding),
-        )
-    finally:
-        response.close()
-
-
-def _unpacked(body: bytes, encoding: str) -> bytes:
-    if encoding in ("identity", "") or not body:
-        return body
-    if encoding not in _WINDOW_BITS:
-        raise BrokenAnswerError(
-            f"the answer is compressed as {encoding!r}, which was not asked for"
-        )
-    unpacking = zlib.decompressobj(_WINDOW_BITS[encoding])
-    try:
-        found = unpacking.decompress(body, MOST_BYTES + 1)
-    except zlib.error as error:
-        raise BrokenAnswerError(
-            f"the answer says it is {encoding}, and is not ({error})"
-        ) from error
-    if len(found) > MOST_BYTES:
-        raise TooLongError(f"the answer is longer than {MOST_BYTES >> 20} MB when it is unpacked")
-    if not unpacking.eof:
-        raise BrokenAnswerError(f"the answer's {encoding} is cut")
-    return found
+        with client.stream(method, path, json=body, timeout=timeout_s) as response:
+            for part in response.iter_bytes():
+                found += part
+                if len(found) > MOST_BYTES:
+                    raise TooLongError(f"the answer is longer than {MOST_BYTES >> 20} MB")
+                if time.monotonic() > deadline:
+                    raise httpx.ReadTimeout(f"the answer did not end within {timeout_s:g} s")
+    except httpx.DecodingError as error:
+        raise BrokenAnswerError(f"its compression is damaged ({first_line(error)})") from error
+    return Answer(status=response.status_code, headers=response.headers, body=bytes(found))
 
 
 def retry_after_s(text: str | None, now_s: float) -> float | None:
