@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from glit.dataset.reader import Dataset as Dataset
     from glit.dataset.row import Row as Row
     from glit.errors import GlitError as GlitError
-    from glit.planning.recipe import load_recipe as load_recipe
+    from glit.pipeline.planning.recipe import load_recipe as load_recipe
 
 add = api.add
 apply_corrections = api.apply_corrections
@@ -52,7 +52,7 @@ _LATER = {
     "Dataset": "glit.dataset.reader",
     "Row": "glit.dataset.row",
     "GlitError": "glit.errors",
-    "load_recipe": "glit.planning.recipe",
+    "load_recipe": "glit.pipeline.planning.recipe",
     "Box": "glit.data.records",
     "Caption": "glit.data.records",
     "Pair": "glit.data.records",

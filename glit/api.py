@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from glit.attaching.attach import Attached
-    from glit.corrections.apply import Applied
+    from glit.curate.attaching.attach import Attached
     from glit.curate.certified import Outcome
     from glit.curate.references import Overlap, Written
     from glit.curate.select_rows import RowSelection
@@ -25,20 +24,21 @@ if TYPE_CHECKING:
     from glit.dataset.reader import Dataset
     from glit.dataset.statistics import Statistics
     from glit.evaluation.report import Result
-    from glit.executors import ExecutorChoice, ExecutorName
-    from glit.executors.protocols import Executor
     from glit.inspection.findings import AuditReport
-    from glit.label.calibrate import CalibrationReport as CalibrationReport
-    from glit.label.judge import JudgeTally
     from glit.models.weights import Resolved
     from glit.pipeline.add import Added
     from glit.pipeline.estimate import BuildEstimate as BuildEstimate
+    from glit.pipeline.executors import ExecutorChoice, ExecutorName
+    from glit.pipeline.executors.protocols import Executor
     from glit.pipeline.status import UnfinishedBuild
+    from glit.pipeline.work.timeline import Timeline
+    from glit.review.corrections.apply import Applied
+    from glit.review.label.calibrate import CalibrationReport as CalibrationReport
+    from glit.review.label.judge import JudgeTally
     from glit.runtime.limits import Drops
     from glit.runtime.progress import StageProgress
     from glit.stages.plan import Recipe
     from glit.training.result import TrainResult
-    from glit.work.timeline import Timeline
 
 PathLike = str | os.PathLike[str]
 P = ParamSpec("P")
@@ -110,10 +110,10 @@ def build(
     from glit.errors import StoppedError, UserError
     from glit.pipeline.build import BuildRequest
     from glit.pipeline.build import build as run
+    from glit.pipeline.planning.lock import lock_path, read_lock
+    from glit.pipeline.planning.plan import find_models
+    from glit.pipeline.planning.recipe import load_recipe
     from glit.pipeline.status import build_words, shell_line
-    from glit.planning.lock import lock_path, read_lock
-    from glit.planning.plan import find_models
-    from glit.planning.recipe import load_recipe
     from glit.recipes.extras import require_all
     from glit.runtime.limits import Limits
     from glit.stages import flow
@@ -250,11 +250,11 @@ def _chosen_executor(
     """The executor for a build of images by a recipe, or for more work on a dataset."""
     from glit.dataset.manifest import MANIFEST
     from glit.errors import GlitError
-    from glit.executors.choice import choose_executor, few_images
     from glit.inputs.source import find_source
-    from glit.planning.recipe import recipe_from_dict
+    from glit.pipeline.executors.choice import choose_executor, few_images
+    from glit.pipeline.planning.recipe import recipe_from_dict
+    from glit.pipeline.work.state import known_state
     from glit.storage.store import Store
-    from glit.work.state import known_state
 
     source, few, is_unfinished = None, 0, False
     with contextlib.suppress(GlitError, KeyError):  # the run itself says what is wrong
@@ -276,7 +276,7 @@ def _at_work(
     executor: ExecutorName, address: str | None, progress: StageProgress | None, *, quiet: bool
 ) -> Iterator[tuple[Executor, StageProgress]]:
     """An executor, and the progress that was given or a bar on standard error."""
-    from glit.executors import open_executor
+    from glit.pipeline.executors import open_executor
     from glit.runtime.progress import StageProgress
     from glit.runtime.terminal import Console
 
@@ -308,8 +308,8 @@ def unfinished_build(dataset: PathLike) -> UnfinishedBuild | None:
 @_with_plugins
 def timelines(dataset: PathLike) -> list[Timeline]:
     """When each stage was at work, by run; the last run last."""
+    from glit.pipeline.work.timeline import read_timelines
     from glit.storage.store import Store
-    from glit.work.timeline import read_timelines
 
     return read_timelines(Store(dataset).below("work"))
 
@@ -354,7 +354,7 @@ def clean(dataset: PathLike) -> int:
     Raises:
         UserError: the dataset is not finished, or something is at work in it.
     """
-    from glit.work.build_lock import clean as remove
+    from glit.pipeline.work.build_lock import clean as remove
 
     return remove(os.fspath(dataset))
 
@@ -375,9 +375,9 @@ def lock(recipe: str, *, settings: Sequence[str] = ()) -> tuple[Path, Mapping[st
         GlitError: no such recipe, or a model is missing.
     """
     from glit.errors import UserError
-    from glit.planning.lock import lock_path, lock_text
-    from glit.planning.plan import find_models
-    from glit.planning.recipe import load_recipe
+    from glit.pipeline.planning.lock import lock_path, lock_text
+    from glit.pipeline.planning.plan import find_models
+    from glit.pipeline.planning.recipe import load_recipe
     from glit.stages import flow
 
     loaded = load_recipe(recipe, overrides=settings)
@@ -474,7 +474,7 @@ def attach(
     Raises:
         GlitError: with a one-line reason. Nothing is written.
     """
-    from glit.attaching.attach import attach as write
+    from glit.curate.attaching.attach import attach as write
     from glit.runtime.progress import null_progress
     from glit.storage.outputs import local_folder
 
@@ -575,10 +575,10 @@ def audit(
     Raises:
         GlitError: with a one-line reason.
     """
-    from glit.clip.opening import open_embedder
     from glit.curate.references import Wanted, open_list
     from glit.inspection.inspect import inspect
     from glit.inspection.sources import open_source
+    from glit.models.clip.opening import open_embedder
     from glit.runtime.progress import null_progress
     from glit.storage.outputs import local_file
     from glit.view.audit import example_thumbnail, write_audit_page
@@ -616,10 +616,10 @@ def statistics(
     """
     from glit.dataset.manifest import read_manifest
     from glit.dataset.statistics import dataset_statistics
+    from glit.inputs.published.files import no_parts
     from glit.inspection.caption_statistics import annotation_statistics
     from glit.models.tokenizer import TextTokenizer
     from glit.models.weights import resolve
-    from glit.published.files import no_parts
     from glit.storage.store import Store
 
     if format in ("glit", "captions"):
@@ -816,8 +816,8 @@ def apply_corrections(
     Raises:
         GlitError: with a one-line reason. Nothing is written.
     """
-    from glit.corrections.apply import apply_corrections as write
     from glit.errors import UserError
+    from glit.review.corrections.apply import apply_corrections as write
     from glit.runtime.progress import null_progress
     from glit.storage.outputs import local_folder
 
@@ -964,8 +964,8 @@ def calibrate(
     """
     from glit.curate.pair_again import pair_config
     from glit.errors import InputError
-    from glit.label.calibrate import calibrate as fit
-    from glit.label.verdicts import read_verdicts
+    from glit.review.label.calibrate import calibrate as fit
+    from glit.review.label.verdicts import read_verdicts
 
     opened, verdicts = open_dataset(dataset), Path(verdicts)
     if not verdicts.is_file():
@@ -1066,7 +1066,7 @@ def judge(
         GlitError: with a one-line reason: the model cannot be used, the file is of another dataset
             or model, or the model answers always the same.
     """
-    from glit.label.judging_model import judge_with
+    from glit.review.label.judging_model import judge_with
 
     return judge_with(
         open_dataset(dataset), Path(judged), recipe=recipe, settings=settings, of=of, where=where,
@@ -1104,7 +1104,7 @@ def train(
 
     require("train", needed_for="glit.train")
     from glit.evaluation.validation import open_validation
-    from glit.planning.recipe import known_tables
+    from glit.pipeline.planning.recipe import known_tables
     from glit.storage.outputs import local_folder
     from glit.training.loop import train as fine_tune
     from glit.training.run_file import config_of
@@ -1163,7 +1163,7 @@ def evaluate(
     require("models", needed_for="glit.evaluate")
     from glit.evaluation.config import EvaluateConfig
     from glit.evaluation.run import evaluate as measure
-    from glit.planning.recipe import load_table
+    from glit.pipeline.planning.recipe import load_table
 
     return measure(
         task,

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from glit.errors import RecipeError
 
 if TYPE_CHECKING:
-    from glit.backends.base import Backend
     from glit.data.records import Region
     from glit.evaluation.scorers.protocol import Scorer
     from glit.exporters import Exporter, ExportFormat
     from glit.images import Pixels
-    from glit.published import Reader
+    from glit.inputs.published import Reader
+    from glit.models.backends.base import Backend
     from glit.rules.protocol import Rule
     from glit.stages.base import Step
     from glit.training.objective import Objective
@@ -31,9 +31,9 @@ def add_captioner(name: str, part: Backend | Callable[[Pixels], str]) -> None:
         part: a backend, constructed with (config, model, prompt); or a function that takes a
             decoded image, uint8 RGB [height, width, 3], and returns its caption.
     """
-    from glit.backends.base import Backend
-    from glit.backends.captioners import CAPTIONERS
-    from glit.backends.protocols import RawCaption
+    from glit.models.backends.base import Backend
+    from glit.models.backends.captioners import CAPTIONERS
+    from glit.models.backends.protocols import RawCaption
 
     class Captioner:
         """A captioner that is one function."""
@@ -55,8 +55,8 @@ def add_proposer(name: str, part: Backend | Callable[[Pixels], Sequence[Region]]
         part: a backend, constructed with (config, model); or a function that takes a decoded
             image, uint8 RGB [height, width, 3], and returns its regions, best first.
     """
-    from glit.backends.base import Backend
-    from glit.backends.proposers import PROPOSERS
+    from glit.models.backends.base import Backend
+    from glit.models.backends.proposers import PROPOSERS
 
     class Proposer:
         """A detector that is one function."""
@@ -70,14 +70,14 @@ def add_proposer(name: str, part: Backend | Callable[[Pixels], Sequence[Region]]
 
 def add_grounder(name: str, part: Backend) -> None:
     """Add a value of ``ground.backend``, constructed with (config, model)."""
-    from glit.backends.grounders import GROUNDERS
+    from glit.models.backends.grounders import GROUNDERS
 
     _add(GROUNDERS, name, part, "ground.backend")
 
 
 def add_matcher(name: str, part: Backend) -> None:
     """Add a value of ``score.backend``, constructed with (config, model)."""
-    from glit.backends.matchers import MATCHERS
+    from glit.models.backends.matchers import MATCHERS
 
     _add(MATCHERS, name, part, "score.backend")
 
@@ -144,13 +144,13 @@ def add_exporter(name: str, part: Exporter | ExportFormat) -> None:
 def add_reader(name: str, part: Reader) -> None:
     """Add a format of ``glit eval --format`` and ``glit import --format``: a function of the
     annotations, the folder with the images and the split that yields annotated images."""
-    from glit.published import FORMATS, CaptionFormat
+    from glit.inputs.published import FORMATS, CaptionFormat
 
     _add(FORMATS, name, CaptionFormat(read=part), "the format")
 
 
 def _as_backend(part: Any, kind: type) -> Backend:
-    from glit.backends.base import Backend
+    from glit.models.backends.base import Backend
 
     if isinstance(part, Backend):
         return part

@@ -10,8 +10,8 @@ from building import edit_state, quiet
 from rich.console import Console
 
 from glit.dataset.reader import Dataset
-from glit.executors.local import LocalExecutor
 from glit.pipeline.add import add
+from glit.pipeline.executors.local import LocalExecutor
 from glit.runtime.progress import StageProgress
 
 OVERRIDES = ["caption.backend=sidecar", "ingest.chunk_size=3", "propose.backend=grid"]

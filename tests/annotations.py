@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from glit.published import read_annotations
+from glit.inputs.published import read_annotations
 
 
 def touch(path: Path) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from building import json_lines
 
-from glit.importers import Imported, import_captions, regions_file
+from glit.inputs.importers import Imported, import_captions, regions_file
 
 
 def taken(

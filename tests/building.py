@@ -17,17 +17,17 @@ from PIL import Image
 from random_dataset import WORDS
 from rich.console import Console
 
-from glit.clip.random_clip import TINY, write_random_clip
-from glit.executors.local import LocalExecutor
 from glit.inputs.source import Source
+from glit.models.clip.random_clip import TINY, write_random_clip
 from glit.pipeline.build import BuildRequest, build
-from glit.planning.inputs import Inputs
-from glit.planning.plan import find_models, make_plan
-from glit.planning.recipe import load_recipe
+from glit.pipeline.executors.local import LocalExecutor
+from glit.pipeline.planning.inputs import Inputs
+from glit.pipeline.planning.plan import find_models, make_plan
+from glit.pipeline.planning.recipe import load_recipe
+from glit.pipeline.work.state import sealed
 from glit.runtime.progress import StageProgress
 from glit.stages import flow
 from glit.storage.store import to_json
-from glit.work.state import sealed
 
 
 def with_captions_beside(scenes: Path, folder: Path, number: int) -> Path:

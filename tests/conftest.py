@@ -153,8 +153,8 @@ def what_costs_time_alone():
     copied, which takes an eighth of the time."""
     from transformers import PreTrainedConfig
 
-    from glit.clip import kinds
     from glit.models import tokenizer
+    from glit.models.clip import kinds
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kinds, "load_model", shared.copies_of_one(kinds.load_model))

@@ -12,7 +12,7 @@ from glit.evaluation.collection import (
 )
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.validation import open_validation
-from glit.published.files import AnnotatedImage
+from glit.inputs.published.files import AnnotatedImage
 from glit.training.config import TrainConfig
 from glit.training.loop import train
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from transformers import CLIPConfig, CLIPModel
 
-from glit.clip.encoder import ClipEncoder
+from glit.models.clip.encoder import ClipEncoder
 
 
 def plain_model(*, text_layers: int = 1, projection: int = 2) -> CLIPModel:

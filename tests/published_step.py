@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import CLIPModel
 
-from glit.clip.preprocess import vision_side
+from glit.models.clip.preprocess import vision_side
 from glit.models.tokenizer import TextTokenizer
 from glit.training.batch import Batch
 from glit.training.sample import PlannedSample

@@ -29,8 +29,8 @@ from glit.dataset.manifest import (
     TokenizerEntry,
     describe_file,
 )
+from glit.pipeline.planning.recipe import load_recipe
 from glit.plain import as_plain, from_plain
-from glit.planning.recipe import load_recipe
 from glit.text.spans import token_spans
 from glit.version import __version__
 

@@ -72,7 +72,7 @@ def test_a_missing_model_is_named_before_ray_starts(scenes, tmp_path, monkeypatc
     def never(*_, **__):
         raise AssertionError("an executor was opened")
 
-    monkeypatch.setattr("glit.executors.open_executor", never)
+    monkeypatch.setattr("glit.pipeline.executors.open_executor", never)
     with pytest.raises(WeightsError, match="its models are not on this machine"):
         glit.build(scenes / "images", tmp_path / "out", recipe="laptop", executor="ray")
     assert not (tmp_path / "out").exists()

@@ -18,7 +18,7 @@ from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.evaluation.readers.boxes import class_boxes, expressions
 from glit.evaluation.readers.questions import read_questions
-from glit.importers import Imported, import_captions, regions_file
+from glit.inputs.importers import Imported, import_captions, regions_file
 from glit.inputs.region_file import read_region_file
 
 TEXT = "A cat sits."

@@ -37,9 +37,9 @@ def test_a_plan_and_a_build_without_a_model_load_no_model_library(tmp_path):
     write_scenes(tmp_path, num=2, seed=0)
     code = (
         "import sys, glit\n"
-        "from glit.planning.inputs import Inputs, Source\n"
-        "from glit.planning.plan import make_plan\n"
-        "from glit.planning.recipe import load_recipe\n"
+        "from glit.pipeline.planning.inputs import Inputs, Source\n"
+        "from glit.pipeline.planning.plan import make_plan\n"
+        "from glit.pipeline.planning.recipe import load_recipe\n"
         "make_plan(load_recipe('mini'), Inputs(source=Source(root='images')), device='cpu')\n"
         "glit.build('images', 'out', recipe='captions-only', captions='captions.jsonl',\n"
         "           executor='local', quiet=True)\n"

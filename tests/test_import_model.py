@@ -15,13 +15,13 @@ from building import tiny_clip
 from safetensors.torch import save_file
 from torch import nn
 
-from glit.clip.image_processor import read_preprocessing
-from glit.clip.kinds import open_model
 from glit.errors import GlitError, InputError, WeightsError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
-from glit.importers import model as model_importer
-from glit.importers.model import import_model
+from glit.inputs.importers import model as model_importer
+from glit.models.clip.image_processor import read_preprocessing
+from glit.models.clip.kinds import open_model
+from glit.models.importers.model import import_model
 from glit.models.tokenizer import TextTokenizer
 
 

@@ -11,14 +11,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import CLIPModel
 
-from glit.clip.image_processor import read_preprocessing
-from glit.clip.kinds import open_model
-from glit.clip.runs import find_model
 from glit.errors import GlitError, InputError, WeightsError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import evaluate
-from glit.importers.model import import_model
-from glit.importers.open_clip import CONFIG, WEIGHTS
+from glit.models.clip.image_processor import read_preprocessing
+from glit.models.clip.kinds import open_model
+from glit.models.clip.runs import find_model
+from glit.models.importers.model import import_model
+from glit.models.importers.open_clip import CONFIG, WEIGHTS
 from glit.training.config import TrainConfig
 from glit.training.loop import train
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from transformers import SamConfig
 
-from glit.backends.proposers import PROPOSERS
-from glit.backends.sam.model import MaskThresholds, load_sam
 from glit.bench.lism_flism.published_sam import build_published
 from glit.errors import InputError, WeightsError
-from glit.importers.model import import_model
+from glit.models.backends.proposers import PROPOSERS
+from glit.models.backends.sam.model import MaskThresholds, load_sam
+from glit.models.importers.model import import_model
 from glit.models.weights import resolve
 from glit.stages.propose import ProposeConfig
 
@@ -111,7 +111,7 @@ def test_what_is_no_whole_checkpoint_of_it(theirs, tmp_path):
 
 @pytest.mark.parametrize("kind, layers", [("b", 12), ("l", 24), ("h", 32)])
 def test_the_shape_of_published_checkpoints_is_read_from_their_tensors(kind, layers):
-    from glit.importers.sam import sam_config, sam_weights
+    from glit.models.importers.sam import sam_config, sam_weights
 
     shapes = {"b": (768, 12, [2, 5, 8, 11]), "l": (1024, 16, [5, 11, 17, 23])}
     width, heads, globally = shapes.get(kind, (1280, 16, [7, 15, 23, 31]))

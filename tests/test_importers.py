@@ -12,8 +12,8 @@ from building import json_lines, run_build
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.exporters import export
-from glit.importers import import_captions
-from glit.published import imported
+from glit.inputs.importers import import_captions
+from glit.inputs.published import imported
 
 
 def written(tmp_path: Path, name: str, source: Path, **options) -> dict[str, str]:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from chat_server import Server, ok
 
-from glit.backends.captioners import CAPTIONERS
 from glit.data.records import Drop
 from glit.errors import UserError, cut, first_line
 from glit.masking import masked, remember, without_secrets
-from glit.planning.recipe import load_recipe
+from glit.models.backends.captioners import CAPTIONERS
+from glit.pipeline.planning.recipe import load_recipe
 from glit.stages.caption import CaptionConfig
 
 KEY = "sk-9f8e7d6c5b4a"
@@ -101,7 +101,7 @@ def test_the_traceback_of_an_unexpected_error_hides_keys():
 
 def test_an_unexpected_error_of_a_worker_on_ray_hides_keys():
     pytest.importorskip("ray")
-    from glit.executors.ray_actor import _guarded
+    from glit.pipeline.executors.ray_actor import _guarded
 
     remember(KEY)
 

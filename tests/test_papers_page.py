@@ -12,7 +12,7 @@ from annotations import as_json, fg_ovd, lines, noise
 from building import json_lines, tiny_clip
 from PIL import Image
 
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.recipe import load_recipe
 from glit.scenes import write_scenes
 
 PAGE = Path(__file__).parents[1] / "docs" / "papers.md"

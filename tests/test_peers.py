@@ -15,15 +15,15 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch.nn.functional import normalize
 
-from glit.clip.kinds import open_model
-from glit.clip.preprocess import fit_image
 from glit.evaluation.label_maps import IGNORED
 from glit.evaluation.recall import first_hit_rank, recall_at
 from glit.evaluation.relevance import by_text
 from glit.evaluation.tasks.segment import confusion, means
 from glit.images import decode
-from glit.importers.model import import_model
-from glit.importers.open_clip import preprocessing
+from glit.models.clip.kinds import open_model
+from glit.models.clip.preprocess import fit_image
+from glit.models.importers.model import import_model
+from glit.models.importers.open_clip import preprocessing
 from glit.training.losses import contrastive
 from glit.training.objectives.siglip import sigmoid_loss
 

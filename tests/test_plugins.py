@@ -18,12 +18,12 @@ from building import Counting, data_bytes, run_build, tiny_clip, with_captions_b
 
 import glit as api
 from glit import stages
-from glit.backends.grounders import GROUNDERS
-from glit.backends.matchers import MATCHERS
 from glit.errors import InputError, MissingPluginError, RecipeError
 from glit.exporters import EXPORTERS
-from glit.planning.recipe import load_recipe
-from glit.published import FORMATS
+from glit.inputs.published import FORMATS
+from glit.models.backends.grounders import GROUNDERS
+from glit.models.backends.matchers import MATCHERS
+from glit.pipeline.planning.recipe import load_recipe
 from glit.recipes import plugins, trust
 from glit.recipes.plugins import VARIABLE, load, plugin_of, require_loaded
 from glit.recipes.toml_tables import trusted_tables
@@ -57,8 +57,8 @@ extend.add_stage(Nothing, before="caption")
 WEIGHTLESS = """
 import numpy as np
 from glit import extend
-from glit.backends.base import Backend
-from glit.backends.protocols import PhraseDetections
+from glit.models.backends.base import Backend
+from glit.models.backends.protocols import PhraseDetections
 
 class Places:
     def __init__(self, config, model):
@@ -285,7 +285,7 @@ def test_the_limits_of_a_plugins_table_hold(tmp_path):
 
 FORMATS_OF_TWO = """
 from glit import extend
-from glit.published.files import annotated
+from glit.inputs.published.files import annotated
 
 def write(dataset, folder, report):
     (folder / "names.txt").write_text("".join(f"{row.source_path}\\n" for row in dataset))

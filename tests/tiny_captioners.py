@@ -271,7 +271,7 @@ def images() -> list[np.ndarray]:
 
 
 def captioner(folder: Path, backend: str, **settings: Any) -> Any:
-    from glit.backends.captioners import CAPTIONERS
+    from glit.models.backends.captioners import CAPTIONERS
     from glit.models.weights import resolve
     from glit.stages.caption import CaptionConfig
 
@@ -305,7 +305,7 @@ def by_vllm(folder: Path) -> dict[str, list[Any]]:
 
 
 def texts_by_vllm(folder: Path) -> list[str]:
-    from glit.backends.captioners import LANGUAGE_MODELS
+    from glit.models.backends.captioners import LANGUAGE_MODELS
     from glit.models.weights import resolve
     from glit.stages.condense import CondenseConfig
 

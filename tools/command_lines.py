@@ -19,7 +19,7 @@ from glit.evaluation import label_maps
 from glit.evaluation.readers import questions
 from glit.evaluation.tasks import TASKS
 from glit.exporters import EXPORTERS
-from glit.published import measured
+from glit.inputs.published import measured
 from glit.recipes.config import Choice, on_by_default
 from glit.recipes.resources import builtin_recipes, mini_model
 from glit.stages import all_steps

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from glit.doctor.inputs import look_at_images
 from glit.doctor.models import Model, models
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.recipe import load_recipe
 from glit.runtime.progress import size
 
 RECIPE = "glit-mini"

@@ -35,9 +35,9 @@ from glit.data.schema import (
 from glit.errors import GlitError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.tasks import TASKS
+from glit.inputs.published import FORMATS, RegionFormat, measured
+from glit.pipeline.planning.recipe import LEARN_TABLES
 from glit.plain import LIMITS
-from glit.planning.recipe import LEARN_TABLES
-from glit.published import FORMATS, RegionFormat, measured
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps
 from glit.training.config import TrainConfig

@@ -62,7 +62,7 @@ def make_bytes(scenes: Path, rows: list[dict[str, Any]]) -> dict[str, str]:
     """SHA-256 of the data files that golden rows make: the writer's part, on any processor."""
     from glit.data.records import Sample
     from glit.data.schema import dataset_schema
-    from glit.planning.recipe import load_recipe
+    from glit.pipeline.planning.recipe import load_recipe
     from glit.stages import flow
     from glit.stages.pack import PackConfig, write_groups
     from glit.storage.store import Store
@@ -97,9 +97,9 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     from glit.inputs.lookup import BroughtCaptions, UserTable
     from glit.inputs.source import Source
     from glit.models.weights import Resolved
-    from glit.planning.inputs import Inputs
-    from glit.planning.plan import make_plan
-    from glit.planning.recipe import load_recipe
+    from glit.pipeline.planning.inputs import Inputs
+    from glit.pipeline.planning.plan import make_plan
+    from glit.pipeline.planning.recipe import load_recipe
     from glit.recipes.resources import builtin_recipes
     from glit.stages.pair import PairConfig
 
@@ -116,7 +116,7 @@ def make_fingerprints() -> dict[str, dict[str, dict[str, str]]]:
     for name in builtin_recipes():
         for device in ("cpu", "cuda"):
             with (
-                mock.patch("glit.planning.plan.resolve", at_hand),
+                mock.patch("glit.pipeline.planning.plan.resolve", at_hand),
                 mock.patch.object(PairConfig, "check_calibration"),  # of the true mini matcher
             ):
                 plan = make_plan(load_recipe(name), inputs, device=device)

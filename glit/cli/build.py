@@ -11,7 +11,7 @@ from glit import api
 from glit.cli.derived import command, command_of
 from glit.cli.options import existing, existing_images, name_next, page_of
 from glit.errors import UserError
-from glit.executors import ExecutorChoice
+from glit.pipeline.executors import ExecutorChoice
 from glit.plain import as_plain
 from glit.runtime.listeners import json_lines, prometheus
 from glit.runtime.progress import StageProgress, duration
@@ -125,7 +125,7 @@ def _at_work(
     """Return where to run, and who is told. A command owns its process, so stages that run in it
     may keep the memory that they free."""
     if executor != "ray":
-        from glit.executors.process import keep_freed_memory
+        from glit.pipeline.executors.process import keep_freed_memory
 
         keep_freed_memory()
     listeners = [
@@ -189,7 +189,7 @@ def _refuse_photographs(images: str, *, has_captions: bool) -> None:
         InputError: the images cannot be listed.
     """
     from glit.doctor.inputs import look_at_images
-    from glit.planning.recipe import load_recipe
+    from glit.pipeline.planning.recipe import load_recipe
 
     seen, _ = look_at_images(images, load_recipe("mini"))
     if seen.decoded and seen.scenes < len(seen.decoded) / 2:

@@ -11,7 +11,7 @@ from glit import api
 from glit.cli.derived import command_of
 from glit.cli.options import existing, hold, name_next, page_of, progress_bar
 from glit.evaluation.tasks import TASKS
-from glit.published import measured
+from glit.inputs.published import measured
 from glit.runtime.terminal import Console
 from glit.storage.outputs import local_folder
 

@@ -13,7 +13,7 @@ import typer
 
 from glit.cli.derived import command
 from glit.cli.options import progress_bar
-from glit.published import imported
+from glit.inputs.published import imported
 from glit.runtime.terminal import one_line
 from glit.storage.outputs import local_file, local_folder
 
@@ -43,7 +43,7 @@ def import_command(
         attach: look for images by name anywhere below the image folder.
     """
     from glit.data.frames import CHANGES
-    from glit.importers import import_captions, regions_file
+    from glit.inputs.importers import import_captions, regions_file
 
     path = local_file(output)
     with progress_bar(quiet=quiet) as progress:
@@ -121,7 +121,7 @@ def import_model_command(
         activation: activation of the model, which no file of weights says. Default: that of
             ``like``.
     """
-    from glit.importers.model import import_model
+    from glit.models.importers.model import import_model
     from glit.runtime.process_state import without_bars
 
     folder = local_folder(output)

@@ -148,7 +148,7 @@ def _maps(models: list[str], dataset: str, image_root: str, told: Any) -> Any:
 
     from glit.evaluation.config import EvaluateConfig
     from glit.evaluation.patch_maps import patch_maps
-    from glit.planning.recipe import load_table
+    from glit.pipeline.planning.recipe import load_table
     from glit.recipes.extras import require
 
     require("models", needed_for="glit view --maps")

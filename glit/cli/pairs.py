@@ -22,8 +22,8 @@ from glit.plain import as_plain
 from glit.runtime.terminal import Console, visible
 
 if TYPE_CHECKING:
-    from glit.corrections.precision import Precision
     from glit.curate.certified import Outcome
+    from glit.review.corrections.precision import Precision
     from glit.runtime.local_server import Site
 
 pairs_command = typer.Typer(add_completion=False, no_args_is_help=True)
@@ -62,8 +62,8 @@ def label_command(
         port: the port; 0 takes a free one.
     """
     from glit.dataset.reader import Dataset
-    from glit.label.audit_server import AuditQuestions
-    from glit.label.server import LabelSite, PairQuestions
+    from glit.review.label.audit_server import AuditQuestions
+    from glit.review.label.server import LabelSite, PairQuestions
     from glit.verdicts.record import is_audit
 
     opened = Dataset(dataset)
@@ -267,8 +267,8 @@ def correct_command(
         where: show only samples that meet this SQL condition.
         port: the port; 0 takes a free one.
     """
-    from glit.corrections.server import CorrectSite, Samples
     from glit.dataset.reader import Dataset
+    from glit.review.corrections.server import CorrectSite, Samples
 
     opened = Dataset(dataset, image_root=image_root)
     samples = Samples(opened, corrections, by=by.strip() or _login(), where=where)
@@ -309,7 +309,7 @@ def apply_command(
 
 
 def _print_precision(found: Precision) -> None:
-    from glit.corrections.precision import precision_lines
+    from glit.review.corrections.precision import precision_lines
 
     for line in precision_lines(found):
         print(visible(line))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from glit.runtime.progress import duration
 
 if TYPE_CHECKING:
-    from glit.work.timeline import Timeline
+    from glit.pipeline.work.timeline import Timeline
 
 _COLUMNS = 60
 _BLOCKS = " ▁▂▃▄▅▆▇█"

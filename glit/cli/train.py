@@ -39,9 +39,9 @@ def train_command(
     from glit.recipes.extras import require
 
     require("train", needed_for="glit train")
-    from glit.clip.runs import model_of_run
     from glit.evaluation.validation import open_validation
-    from glit.planning.recipe import known_tables
+    from glit.models.clip.runs import model_of_run
+    from glit.pipeline.planning.recipe import known_tables
     from glit.training.captions import short_text_note
     from glit.training.loop import train
     from glit.training.run_file import config_of, trained_parameters

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
-from glit.backends.matchers import MATCHERS
 from glit.data.records import Drop, Sample, Scores, Sentence
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, UserError, first_line
 from glit.images import Pixels
+from glit.models.backends.matchers import MATCHERS
 from glit.models.tokenizer import SpanTokenizer, open_span_tokenizer, tokenizer_hash
 from glit.models.weights import Resolved, resolve
 from glit.recipes.extras import require

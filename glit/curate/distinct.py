@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Int64
 
-from glit.clip.opening import open_embedder
 from glit.data.hash_index import near_groups
 from glit.data.meaning import near_duplicates
 from glit.data.schema import WITH_DISTANCE
@@ -19,6 +18,7 @@ from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import DatasetError
 from glit.images import ImageError, Pixels, decode
 from glit.images.likeness import BEST_FIRST, Look, alike, cells_of, look
+from glit.models.clip.opening import open_embedder
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import map_ahead
 from glit.runtime.progress import StageProgress

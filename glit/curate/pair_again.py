@@ -25,8 +25,8 @@ from glit.dataset.manifest import Manifest, require_regions
 from glit.dataset.reader import Dataset
 from glit.dataset.recorded_rules import scores_of
 from glit.errors import RecipeError
-from glit.planning.plan import fingerprint
-from glit.planning.recipe import overridden_tables, read_tables
+from glit.pipeline.planning.plan import fingerprint
+from glit.pipeline.planning.recipe import overridden_tables, read_tables
 from glit.recipes.config import as_table, build_dataclass
 from glit.recipes.plugins import require_loaded
 from glit.recipes.toml_tables import naming_file, with_files

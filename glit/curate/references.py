@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float32
 
-from glit.clip.opening import open_embedder
 from glit.data.reference_list import (
     NO_THUMBNAIL,
     Reference,
@@ -30,8 +29,9 @@ from glit.dataset.row import Row
 from glit.errors import DatasetError, InputError
 from glit.images import ImageError, decode
 from glit.inputs.files import MOST_BYTES, ImageFiles
+from glit.inputs.published import measured, read_annotations
 from glit.inputs.source import entries, find_source
-from glit.published import measured, read_annotations
+from glit.models.clip.opening import open_embedder
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import batched, map_ahead
 from glit.runtime.progress import StageProgress
@@ -42,7 +42,7 @@ from glit.storage.store import Entry, Store
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from glit.clip.embedder import Embedder
+    from glit.models.clip.embedder import Embedder
 
 _BATCH = 64
 _AHEAD = 32

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from glit.rights.statements import is_rights
+from glit.inputs.rights.statements import is_rights
 
 FIELDS = ("copyright", "creator", "credit", "licence", "mining", "ai_generated", "c2pa")
 """Fields of the column that are counted."""

@@ -32,8 +32,8 @@ from glit.data.schema import (
 )
 from glit.dataset.columns import NestedColumn, whole
 from glit.errors import cut, first_line
+from glit.inputs.rights.statements import C2PA, MINING, is_rights
 from glit.plain import as_plain
-from glit.rights.statements import C2PA, MINING, is_rights
 
 if TYPE_CHECKING:
     from glit.dataset.manifest import Manifest

@@ -13,13 +13,13 @@ from pathlib import Path
 from glit.doctor.inputs import BuildImages
 from glit.images import IMAGE_SUFFIXES
 from glit.inputs.files import ImageFiles
+from glit.pipeline.work.timeline import read_timelines
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import duration
 from glit.stages import flow
 from glit.stages.plan import Recipe
 from glit.storage.members import stem
 from glit.storage.store import Store
-from glit.work.timeline import read_timelines
 
 _CAPTIONS = "captions.jsonl"
 PILOT_IMAGES = 8

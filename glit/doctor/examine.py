@@ -15,7 +15,7 @@ from glit.doctor.packages import packages
 from glit.errors import InputError
 from glit.models.device import best_device
 from glit.models.weights import is_mini
-from glit.planning.recipe import known_tables, load_recipe, read_tables
+from glit.pipeline.planning.recipe import known_tables, load_recipe, read_tables
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_steps, flow
 from glit.stages.plan import Recipe

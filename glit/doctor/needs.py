@@ -11,7 +11,7 @@ from typing import Any, Literal
 from glit.doctor.models import Model, model_of
 from glit.errors import MissingExtraError
 from glit.models.weights import is_mini
-from glit.planning.recipe import LEARN_TABLES, load_recipe, load_table, read_tables
+from glit.pipeline.planning.recipe import LEARN_TABLES, load_recipe, load_table, read_tables
 from glit.recipes.extras import missing_packages
 from glit.recipes.resources import builtin_recipes
 from glit.runtime.progress import size

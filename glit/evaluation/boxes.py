@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glit.clip.pooling import patch_mask
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import CollectionEmbedder, Picture
+from glit.models.clip.pooling import patch_mask
 
 
 def embed_pictures(

@@ -15,7 +15,7 @@ from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import InputError
 from glit.evaluation.encode_config import EncodeConfig
 from glit.images import Pixels, decode
-from glit.published import AnnotatedImage, read_annotations
+from glit.inputs.published import AnnotatedImage, read_annotations
 from glit.text.sentences import make_splitter
 from glit.text.spans import Span
 

@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from glit.clip.embedder import Embedder
-from glit.clip.preprocess import crop, fit_boxes
 from glit.errors import GlitError, InputError
 from glit.evaluation.collection import Collection
 from glit.evaluation.encode_config import EncodeConfig
+from glit.models.clip.embedder import Embedder
+from glit.models.clip.preprocess import crop, fit_boxes
 from glit.runtime.progress import StageProgress
 
 Box = tuple[float, float, float, float]

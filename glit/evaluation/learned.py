@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TypeVar
 
-from glit.clip.runs import OBJECTIVE, read_objective
 from glit.errors import UserError
 from glit.evaluation.encode import CollectionEmbedder
+from glit.models.clip.runs import OBJECTIVE, read_objective
 from glit.recipes.config import build_dataclass
 from glit.training.checkpoint import read_module
 from glit.training.module import ObjectiveModule

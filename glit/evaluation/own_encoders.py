@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from glit.clip.text_rows import lay_out
 from glit.errors import UserError
 from glit.evaluation.collection import Collection
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import CollectionEmbedder, Picture
 from glit.evaluation.learned import learned_module
+from glit.models.clip.text_rows import lay_out
 from glit.runtime.prefetch import batched
 from glit.text.sentences import make_splitter
 from glit.text.spans import Span

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from glit.clip.runs import has_own_encoders, model_of_run
 from glit.data.captions import LONG
 from glit.dataset.manifest import MANIFEST
 from glit.dataset.mini_models import shows_scenes
@@ -22,10 +21,11 @@ from glit.evaluation.metrics import Measured, Metrics
 from glit.evaluation.own_encoders import with_own_encoders
 from glit.evaluation.report import Result
 from glit.evaluation.tasks import TASKS
-from glit.gpu.convolutions import no_tf32_convolutions
+from glit.inputs.published.files import check_exists
+from glit.models.clip.runs import has_own_encoders, model_of_run
 from glit.models.device import pick_device
+from glit.models.gpu.convolutions import no_tf32_convolutions
 from glit.models.weights import is_mini
-from glit.published.files import check_exists
 from glit.recipes.config import as_table
 from glit.runtime.cpu_threads import CpuThreads
 from glit.runtime.process_state import without_bars

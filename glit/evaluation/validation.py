@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from glit.clip.encoder import ClipEncoder
 from glit.evaluation.class_folder import ClassFolder
 from glit.evaluation.collection import Collection, DatasetCollection
 from glit.evaluation.config import EvaluateConfig
@@ -14,6 +13,7 @@ from glit.evaluation.metrics import WAYS, Measured, Metrics
 from glit.evaluation.own_encoders import embedder_of_module
 from glit.evaluation.tasks.classify import classify
 from glit.evaluation.tasks.retrieval import retrieval
+from glit.models.clip.encoder import ClipEncoder
 from glit.runtime.cores import num_threads
 from glit.training.config import TrainConfig
 from glit.training.setup import Ingredients

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glit.curate.attaching.annotations import export_annotations
 from glit.dataset.manifest import require_regions
 from glit.errors import InputError, closest
-from glit.exporters.annotations import export_annotations
 from glit.exporters.changed_rows import ChangedRows
 from glit.exporters.coco import export_coco
 from glit.exporters.common_pictures import CommonPictures

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from glit.curate.attaching.annotations import pixels_sha256, thumbnail
 from glit.data.records import GRID_SOURCES
 from glit.data.schema import CAPTIONS, META_HUGGINGFACE, has_captions, hf_feature
 from glit.dataset.card import figures_section
 from glit.dataset.row import captions_of
 from glit.dataset.statistics import narrowed_statistics
 from glit.errors import InputError
-from glit.exporters.annotations import pixels_sha256, thumbnail
 from glit.exporters.hf_card import hub_card
 from glit.exporters.parts import NO_CATEGORY, category_of, local_of, write_tables, xywh
 from glit.exporters.preview import card_pictures, numbered, previewed, with_boxes

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from glit.clip.opening import open_embedder
+from glit.models.clip.opening import open_embedder
 from glit.recipes.extras import require
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """A user's file of rows about images, read once and streamed into a Parquet table sorted by path.
 
-:mod:`glit.inputs.user_captions` and :mod:`glit.published.user_regions` say what a row holds.
+:mod:`glit.inputs.user_captions` and :mod:`glit.inputs.published.user_regions` say what a row holds.
 """
 
 from __future__ import annotations

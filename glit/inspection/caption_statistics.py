@@ -6,9 +6,9 @@ from pathlib import Path
 
 from glit.dataset.statistics import CaptionTally, Statistics
 from glit.errors import InputError
+from glit.inputs.published import read_annotations
 from glit.inputs.user_captions import TEXT_KEYS, captions_in
 from glit.models.tokenizer import TextTokenizer
-from glit.published import read_annotations
 from glit.runtime.prefetch import batched
 from glit.text.sentences import make_splitter
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.json_files import json_array
 from glit.errors import InputError, closest
+from glit.inputs.published import FORMATS, imported
+from glit.inputs.published.files import check_regular
+from glit.inputs.published.hub import has_objects
 from glit.inputs.region_file import BOXES
 from glit.inputs.table import TableShard
 from glit.inputs.user_captions import KIND_SUFFIX, TEXT_KEYS
 from glit.inputs.user_tables import PATH_KEYS
-from glit.published import FORMATS, imported
-from glit.published.files import check_regular
-from glit.published.hub import has_objects
 
 OTHERS = ("captions", "regions", "images")
 """Formats of a user's own files: captions, regions, and images in folders or shards."""

@@ -15,6 +15,7 @@ from glit.data.reference_list import ReferenceList
 from glit.errors import InputError
 from glit.images import ImageError
 from glit.inputs.no_images import no_images
+from glit.inputs.published.corners import CornerCount, UnitCount
 from glit.inputs.source import find_source
 from glit.inspection.boxes import PictureSize, box_faults, box_frame, named_boxes
 from glit.inspection.captions import caption_faults, span_faults
@@ -26,13 +27,12 @@ from glit.inspection.names import name_fault
 from glit.inspection.pictures import PictureCheck, check_picture
 from glit.inspection.repairs import repair
 from glit.inspection.repeats import Repeats
-from glit.published.corners import CornerCount, UnitCount
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import batched, map_ahead
 from glit.runtime.progress import StageProgress
 
 if TYPE_CHECKING:
-    from glit.clip.embedder import Embedder
+    from glit.models.clip.embedder import Embedder
 
 Thumbnailer = Callable[[bytes, Sequence[XYXY]], bytes]
 """Makes a thumbnail of an encoded picture, with boxes in pixels of the upright picture."""

@@ -27,7 +27,7 @@ from glit.inspection.repeats import Texts
 from glit.inspection.scores import Scores, below_the_middle, own_scores, scores, wilson
 
 if TYPE_CHECKING:
-    from glit.clip.embedder import Embedder
+    from glit.models.clip.embedder import Embedder
 
 SAMPLE = 1024
 """Pictures, and pairs of a phrase and a box, that others are compared with: those with the smallest

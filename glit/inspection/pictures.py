@@ -9,10 +9,10 @@ from glit.data.resemblance import Thumbnail, thumbnail
 from glit.errors import StorageError, first_line
 from glit.images import ImageError, decode, picture_frame
 from glit.images.location import has_location
+from glit.inputs.rights import read_rights
 from glit.inspection.boxes import PictureSize
 from glit.inspection.items import Item
 from glit.inspection.matches import Matches, Squares
-from glit.rights import read_rights
 
 LEAST_SIDE = 32
 """Pixels; a side of fewer shows a model next to nothing."""

@@ -21,6 +21,10 @@ from glit.data.frames import XYXY, stated_size
 from glit.dataset.manifest import MANIFEST
 from glit.errors import InputError, UserError, cut
 from glit.inputs.files import ImageFiles
+from glit.inputs.published import FORMATS, CaptionFormat, RegionFormat
+from glit.inputs.published.files import ALL, AnnotatedImage, leads_out, no_parts, on_disk
+from glit.inputs.published.region_image import RegionImage
+from glit.inputs.published.user_regions import read_regions
 from glit.inputs.region_file import SHARES, box_corners
 from glit.inputs.source import entries, find_source
 from glit.inputs.user_captions import read_captions
@@ -29,13 +33,9 @@ from glit.inspection.findings import Estimate
 from glit.inspection.formats import OTHERS, format_of
 from glit.inspection.items import Item, Source, TextSpan, as_box
 from glit.inspection.rows import DatasetSource
-from glit.published import FORMATS, CaptionFormat, RegionFormat
-from glit.published.files import ALL, AnnotatedImage, leads_out, no_parts, on_disk
-from glit.published.region_image import RegionImage
-from glit.published.user_regions import read_regions
+from glit.pipeline.work.state import STATE
 from glit.storage.members import REFUSED, in_cases, stem
 from glit.storage.store import Entry, inside
-from glit.work.state import STATE
 
 _NOT_OF_FORMAT = (
     ValueError, KeyError, TypeError, IndexError, AttributeError, SyntaxError, OverflowError,

@@ -12,26 +12,26 @@ from dataclasses import dataclass, replace
 
 from glit.dataset.manifest import MANIFEST, Manifest, SeriesCounts, read_manifest
 from glit.errors import InputError, RunError, UserError
-from glit.executors.protocols import Executor
 from glit.inputs.source import Source
+from glit.pipeline.executors.protocols import Executor
 from glit.pipeline.preflight import check_early
 from glit.pipeline.run import require_finished, run_and_publish
-from glit.runtime.limits import Limits
-from glit.runtime.progress import StageProgress
-from glit.stages.ingest import IngestConfig
-from glit.storage.store import Store
-from glit.work.finished import (
+from glit.pipeline.work.finished import (
     in_dataset,
     is_made_of,
     is_whole,
     not_finished,
     read_listing,
 )
-from glit.work.folder import Work
-from glit.work.listing import Chunk, difference, series_of, write_grown
-from glit.work.open_work import open_finished
-from glit.work.scan import images_now
-from glit.work.state import read_state, update_state
+from glit.pipeline.work.folder import Work
+from glit.pipeline.work.listing import Chunk, difference, series_of, write_grown
+from glit.pipeline.work.open_work import open_finished
+from glit.pipeline.work.scan import images_now
+from glit.pipeline.work.state import read_state, update_state
+from glit.runtime.limits import Limits
+from glit.runtime.progress import StageProgress
+from glit.stages.ingest import IngestConfig
+from glit.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

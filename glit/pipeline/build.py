@@ -13,16 +13,21 @@ from typing import Any
 
 from glit.dataset.manifest import Manifest
 from glit.errors import InputError, UserError
-from glit.executors.protocols import Executor
 from glit.inputs.files import ImageFiles
 from glit.inputs.no_images import no_images
 from glit.inputs.source import find_source, refuse_images_folder
+from glit.pipeline.executors.protocols import Executor
 from glit.pipeline.mining_note import note_mining
+from glit.pipeline.planning.inputs import Inputs, resolve_inputs
+from glit.pipeline.planning.lock import Lock
+from glit.pipeline.planning.plan import make_plan, plan_retry
 from glit.pipeline.preflight import check_early, check_scenes, note_user_files
 from glit.pipeline.run import run_and_publish
-from glit.planning.inputs import Inputs, resolve_inputs
-from glit.planning.lock import Lock
-from glit.planning.plan import make_plan, plan_retry
+from glit.pipeline.work.finished import captions_anew, finished_already, refuse_others_files
+from glit.pipeline.work.folder import Work
+from glit.pipeline.work.listing import Chunk, new_listing
+from glit.pipeline.work.open_work import hold_work
+from glit.pipeline.work.state import BuildState, Retry, SourceNames, known_state, write_state
 from glit.recipes.toml_tables import with_files
 from glit.runtime.limits import Limits
 from glit.runtime.progress import StageProgress
@@ -30,11 +35,6 @@ from glit.stages.ingest import Ingest
 from glit.stages.plan import Plan, Recipe
 from glit.storage.outputs import output_folder
 from glit.storage.store import Store, absolute
-from glit.work.finished import captions_anew, finished_already, refuse_others_files
-from glit.work.folder import Work
-from glit.work.listing import Chunk, new_listing
-from glit.work.open_work import hold_work
-from glit.work.state import BuildState, Retry, SourceNames, known_state, write_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,14 @@ from typing import Any
 from glit.dataset.manifest import read_manifest
 from glit.dataset.statistics import dataset_statistics
 from glit.errors import UserError, closest
+from glit.pipeline.planning.recipe import recipe_from_dict
 from glit.pipeline.status import status
-from glit.planning.recipe import recipe_from_dict
+from glit.pipeline.work.listing import images_in_chunk
+from glit.pipeline.work.state import read_state
+from glit.pipeline.work.timeline import Timeline, read_timelines, units_done
 from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
 from glit.storage.store import Store
-from glit.work.listing import images_in_chunk
-from glit.work.state import read_state
-from glit.work.timeline import Timeline, read_timelines, units_done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

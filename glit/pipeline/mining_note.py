@@ -25,7 +25,7 @@ def mining_note(counts: Mapping[str, int], recipe: Recipe) -> str:
     """A line on the shipped pictures.
 
     Args:
-        counts: by what their own metadata says; see :func:`glit.rights.mining_of`.
+        counts: by what their own metadata says; see :func:`glit.inputs.rights.mining_of`.
         recipe: of the build.
     """
     forbid, unreadable = counts.get("prohibited", 0), counts.get("unreadable", 0)

@@ -11,13 +11,13 @@ from glit.data.records import Sample
 from glit.data.schema import dataset_schema
 from glit.dataset.manifest import FileEntry, describe_data_file, describe_file
 from glit.errors import RunError
-from glit.executors.protocols import Heartbeat, Resources, Tally
+from glit.pipeline.executors.protocols import Heartbeat, Resources, Tally
+from glit.pipeline.work.folder import Work
+from glit.pipeline.work.listing import Chunk
+from glit.pipeline.work.tables import disk_errors
 from glit.plain import as_plain, from_plain
 from glit.stages.pack import DataFile, PackConfig, write_groups
 from glit.storage.store import to_json
-from glit.work.folder import Work
-from glit.work.listing import Chunk
-from glit.work.tables import disk_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

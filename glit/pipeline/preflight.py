@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from glit.backends.base import ModelConfig
 from glit.data.bounded_parquet import BoundedParquet
 from glit.dataset.mini_models import LOOKED_AT, meaningless
 from glit.errors import InputError, UserError
@@ -17,6 +16,10 @@ from glit.images import ImageError, Pixels, decode
 from glit.inputs.files import MOST_BYTES
 from glit.inputs.source import hidden_note
 from glit.inputs.user_tables import brought_table
+from glit.models.backends.base import ModelConfig
+from glit.pipeline.work.folder import Work
+from glit.pipeline.work.listing import Chunk, open_listing, read_chunk
+from glit.pipeline.work.scan import NOT_THERE, ScannedFiles
 from glit.runtime.cores import usable_cores
 from glit.runtime.progress import StageProgress, duration, size
 from glit.stages.caption import CaptionStage
@@ -24,9 +27,6 @@ from glit.stages.ingest import IngestConfig
 from glit.stages.pack import PackConfig
 from glit.stages.plan import Plan
 from glit.storage.store import Entry
-from glit.work.folder import Work
-from glit.work.listing import Chunk, open_listing, read_chunk
-from glit.work.scan import NOT_THERE, ScannedFiles
 
 _ROWS = 65_536
 _PHRASES = r'"phrases": \[[^\]]'

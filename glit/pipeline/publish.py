@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from glit.backends.matchers.clip import own_scale
 from glit.data.bounded_parquet import BoundedParquet
 from glit.data.parquet import write_parquet
 from glit.data.schema import DUPLICATES_SCHEMA, SCHEMA_VERSION, hf_feature
@@ -32,25 +31,18 @@ from glit.dataset.manifest import (
 from glit.dataset.mini_models import caution
 from glit.dataset.statistics import dataset_statistics
 from glit.errors import RunError
-from glit.executors.protocols import Job
 from glit.images.location import removed_note
 from glit.inputs.lookup import NO_ROW, BroughtCaptions
 from glit.inputs.user_tables import brought_table
+from glit.models.backends.matchers.clip import own_scale
 from glit.models.tokenizer import tokenizer_hash
+from glit.pipeline.executors.protocols import Job
 from glit.pipeline.mining_note import note_mining
 from glit.pipeline.moved_boxes import moved_boxes_note
 from glit.pipeline.pack_task import PackTask, PackUnit, descriptions
 from glit.pipeline.preflight import some_pictures
-from glit.plain import as_plain, from_plain
-from glit.recipes.toml_tables import with_files
-from glit.stages.caption import CaptionStage
-from glit.stages.dedup import Duplicate
-from glit.stages.pack import DataFile
-from glit.stages.plan import Plan
-from glit.storage.store import Store
-from glit.version import __version__
-from glit.work.folder import Work
-from glit.work.ledger import (
+from glit.pipeline.work.folder import Work
+from glit.pipeline.work.ledger import (
     Ledger,
     count_series,
     cut_series,
@@ -60,16 +52,24 @@ from glit.work.ledger import (
     series_made_of,
     sum_series,
 )
-from glit.work.listing import Chunk
-from glit.work.open_work import OpenWork
-from glit.work.state import (
+from glit.pipeline.work.listing import Chunk
+from glit.pipeline.work.open_work import OpenWork
+from glit.pipeline.work.state import (
     earlier_versions,
     read_state,
     told_retries,
     update_state,
     versions_of,
 )
-from glit.work.tables import disk_errors
+from glit.pipeline.work.tables import disk_errors
+from glit.plain import as_plain, from_plain
+from glit.recipes.toml_tables import with_files
+from glit.stages.caption import CaptionStage
+from glit.stages.dedup import Duplicate
+from glit.stages.pack import DataFile
+from glit.stages.plan import Plan
+from glit.storage.store import Store
+from glit.version import __version__
 
 LEFT_OUT = ("drops.parquet", "duplicates.parquet")
 

@@ -13,20 +13,20 @@ from collections.abc import Sequence
 
 from glit.dataset.manifest import MANIFEST, Manifest, manifest_before
 from glit.errors import DamagedTableError, UserError
-from glit.executors.protocols import Executor
 from glit.masking import without_secrets
+from glit.pipeline.executors.protocols import Executor
+from glit.pipeline.planning.plan import plan_retry
+from glit.pipeline.planning.recipe import overridden_tables
 from glit.pipeline.run import require_finished, run_and_publish, run_first_stage
-from glit.planning.plan import plan_retry
-from glit.planning.recipe import overridden_tables
+from glit.pipeline.work.finished import in_dataset, is_made_of, not_finished, read_listing
+from glit.pipeline.work.folder import Work
+from glit.pipeline.work.listing import Chunk
+from glit.pipeline.work.open_work import OpenWork, open_finished
+from glit.pipeline.work.state import Retry, TriedSettings, read_state, update_state
+from glit.pipeline.work.tables import sum_counts
 from glit.runtime.progress import StageProgress
 from glit.stages import all_reasons, all_steps
 from glit.stages.pack import Pack
-from glit.work.finished import in_dataset, is_made_of, not_finished, read_listing
-from glit.work.folder import Work
-from glit.work.listing import Chunk
-from glit.work.open_work import OpenWork, open_finished
-from glit.work.state import Retry, TriedSettings, read_state, update_state
-from glit.work.tables import sum_counts
 
 
 def retry(

@@ -18,19 +18,25 @@ import pyarrow.parquet as pq
 from glit.data.schema import DUPLICATES_SCHEMA
 from glit.dataset.manifest import Manifest
 from glit.errors import DamagedTableError, RunError, StoppedError, UserError, closest
-from glit.executors.protocols import BusyInterval, Job, Tally
+from glit.pipeline.executors.protocols import BusyInterval, Job, Tally
 from glit.pipeline.publish import publish
 from glit.pipeline.stage_task import StageTask
+from glit.pipeline.work.finished import not_finished
+from glit.pipeline.work.folder import Work
+from glit.pipeline.work.listing import Chunk, Twins, labels_in_listing
+from glit.pipeline.work.open_work import OpenWork
+from glit.pipeline.work.state import note_versions
+from glit.pipeline.work.tables import (
+    drops_by_reason,
+    read_table,
+    sum_tokens,
+    tables_ahead,
+    write_table,
+)
 from glit.runtime.limits import ALL, drops_word
 from glit.stages import all_reasons
 from glit.stages.dedup import Duplicate, find_duplicates
 from glit.stages.ingest import Ingest, IngestConfig
-from glit.work.finished import not_finished
-from glit.work.folder import Work
-from glit.work.listing import Chunk, Twins, labels_in_listing
-from glit.work.open_work import OpenWork
-from glit.work.state import note_versions
-from glit.work.tables import drops_by_reason, read_table, sum_tokens, tables_ahead, write_table
 
 _FEWEST_COUNTED = 100
 _DUPLICATES = "duplicates-"

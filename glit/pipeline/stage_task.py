@@ -10,19 +10,19 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glit.backends.base import PLAIN_BYTES, Backend
 from glit.data.records import Drop
 from glit.errors import DamagedTableError, GlitError, RunError, WeightsError, cut
-from glit.executors.protocols import Heartbeat, Place, Resources, Tally
+from glit.models.backends.base import PLAIN_BYTES, Backend
 from glit.models.device import gpu_memory, gpu_name
 from glit.models.files import weight_files, weights_hash
 from glit.models.weights import Resolved
+from glit.pipeline.executors.protocols import Heartbeat, Place, Resources, Tally
+from glit.pipeline.work.folder import SO_FAR, Work
+from glit.pipeline.work.listing import Chunk
+from glit.pipeline.work.state import STATE
+from glit.pipeline.work.tables import drops_by_reason, sum_tokens
 from glit.stages.base import TableStep
 from glit.stages.image_source import ImageSource
-from glit.work.folder import SO_FAR, Work
-from glit.work.listing import Chunk
-from glit.work.state import STATE
-from glit.work.tables import drops_by_reason, sum_tokens
 
 MOST_ALIKE = 100
 MOST_SAME = 200
@@ -123,7 +123,7 @@ def _see_the_same(work: Work, stage: str) -> None:
 
 
 class StageWorker:
-    """An opened stage; see :class:`glit.executors.protocols.Worker`."""
+    """An opened stage; see :class:`glit.pipeline.executors.protocols.Worker`."""
 
     def __init__(self, name: str, work: Work, stage: TableStep, *, threads: int) -> None:
         self._name = name

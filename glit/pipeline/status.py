@@ -18,15 +18,15 @@ from glit.data.schema import DROPS_SCHEMA
 from glit.dataset.manifest import MANIFEST, read_manifest
 from glit.dataset.query import check_select, lock_down, sql_fault
 from glit.errors import DamagedTableError, InputError, UserError
+from glit.pipeline.work.state import STATE, read_state
+from glit.pipeline.work.tables import read_table, sum_counts
+from glit.pipeline.work.timeline import rate_per_s, read_timelines, seconds_left
 from glit.plain import as_plain
 from glit.recipes.resources import builtin_recipes
 from glit.runtime.limits import drops_word
 from glit.stages import all_reasons, all_steps
 from glit.stages.ingest import Ingest
 from glit.storage.store import Store, absolute
-from glit.work.state import STATE, read_state
-from glit.work.tables import read_table, sum_counts
-from glit.work.timeline import rate_per_s, read_timelines, seconds_left
 
 _TABLE = re.compile(r"\d{6}-\w+\.parquet")
 _SO_FAR = re.compile(r"\d{6}-\w+\.so-far\.parquet")
@@ -42,7 +42,7 @@ def status(output: str) -> dict[str, Any]:
     what resumes a build that is not finished, where that is known. ``rows`` counts what is kept of
     chunks that are not finished, too; ``rate_per_s`` is of all runs that are remembered.
     ``seconds_left`` and ``stages_not_timed`` are those of
-    :func:`glit.work.timeline.seconds_left`.
+    :func:`glit.pipeline.work.timeline.seconds_left`.
 
     Args:
         output: a dataset, or a build in progress.

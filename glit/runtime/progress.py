@@ -21,7 +21,7 @@ _SHOW_EVERY_S = 0.1
 
 
 class SoFar(Protocol):
-    """The progress values of a worker's :class:`glit.executors.protocols.Heartbeat`."""
+    """The progress values of a worker's :class:`glit.pipeline.executors.protocols.Heartbeat`."""
 
     @property
     def rows(self) -> int: ...
@@ -40,7 +40,7 @@ Listener = Callable[[dict[str, Any]], None]
 class StageProgress:
     """Samples done of a stage, and of the next when it begins: what it waits for, then done/total,
     rate, time left, drops, and the memory of the fullest GPU. Told by batch; see
-    :class:`glit.executors.protocols.Watch`.
+    :class:`glit.pipeline.executors.protocols.Watch`.
 
     Args:
         console: a bar or lines go there.

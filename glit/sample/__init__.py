@@ -43,9 +43,9 @@ def write_sample(out: Path, progress: StageProgress) -> Manifest:
         UserError: the folder cannot be written to.
         MissingExtraError: there is nothing to count tokens with.
     """
-    from glit.executors.local import LocalExecutor
     from glit.pipeline.build import BuildRequest, build
-    from glit.planning.recipe import load_recipe
+    from glit.pipeline.executors.local import LocalExecutor
+    from glit.pipeline.planning.recipe import load_recipe
 
     images, captions, rows = out / "images", [], []
     try:

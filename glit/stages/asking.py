@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Protocol
 
-from glit.backends.protocols import Captioner, RawCaption
 from glit.data.records import Drop, DropError, Sample
 from glit.errors import GlitError
 from glit.images import Pixels
+from glit.models.backends.protocols import Captioner, RawCaption
 from glit.stages.base import Outcome, isolate
 from glit.stages.image_source import MOST_BYTES, ImageSource
 
@@ -25,7 +25,7 @@ _NO_TEXT = ("empty_caption", "refusal")
 
 
 class Model(Protocol):
-    """Answers requests as they come; see :class:`glit.backends.protocols.ContinuousCaptioner`."""
+    """Answers requests as they come; as a ``ContinuousCaptioner`` of the backends does."""
 
     def submit(self, image: Pixels | None, *, seed: int, temperature: float) -> Future[RawCaption]:
         """Send a request; block only while the queue is full."""

@@ -11,12 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
-from glit.backends.base import Backend
-from glit.backends.protocols import Usage
 from glit.data.records import Drop, DropError, Sample
 from glit.data.rows import drop_row
 from glit.data.schema import Columns
 from glit.errors import GlitError
+from glit.models.backends.base import Backend
+from glit.models.backends.protocols import Usage
 from glit.models.weights import Resolved
 from glit.runtime.gpu_errors import free_memory, is_out_of_memory, ruins_process
 from glit.stages.image_source import ImageSource

@@ -14,22 +14,22 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from glit.backends.base import Backend
-from glit.backends.captioners import CAPTIONERS
-from glit.backends.captioners.enlarging import limited_size
-from glit.backends.protocols import (
-    CaptionerConfig,
-    CaptionLookup,
-    RawCaption,
-    Usage,
-    usage_of,
-)
 from glit.data import rows
 from glit.data.captions import SHORT, too_long, with_provided, with_short, with_written
 from glit.data.records import Caption, Drop, Sample, Token
 from glit.data.schema import ABOUT_CAPTIONS, CAPTION_SOURCE, CAPTIONS, TOKEN
 from glit.errors import UserError
 from glit.images import Pixels
+from glit.models.backends.base import Backend
+from glit.models.backends.captioners import CAPTIONERS
+from glit.models.backends.captioners.enlarging import limited_size
+from glit.models.backends.protocols import (
+    CaptionerConfig,
+    CaptionLookup,
+    RawCaption,
+    Usage,
+    usage_of,
+)
 from glit.plain import limited
 from glit.recipes.config import Choice, file_name, require_value
 from glit.stages.asking import (

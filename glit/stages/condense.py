@@ -7,12 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from glit.backends.base import Backend
-from glit.backends.captioners import LANGUAGE_MODELS
-from glit.backends.protocols import ContinuousCaptioner, RawCaption, Usage, WriterConfig, usage_of
 from glit.data.captions import SHORT, captions_with, text_of_kind, with_short
 from glit.data.records import Drop, Sample
 from glit.data.schema import ABOUT_CAPTIONS, CAPTIONS
+from glit.models.backends.base import Backend
+from glit.models.backends.captioners import LANGUAGE_MODELS
+from glit.models.backends.protocols import (
+    ContinuousCaptioner,
+    RawCaption,
+    Usage,
+    WriterConfig,
+    usage_of,
+)
 from glit.plain import limited
 from glit.recipes.config import Choice
 from glit.stages.asking import SECOND_TRY_TEMPERATURE, Request, Talk, asked, without_text

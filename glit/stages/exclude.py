@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jaxtyping import Float32
 
-from glit.backends.base import Backend
-from glit.clip.opening import open_embedder
 from glit.data.records import Drop, Sample
 from glit.data.reference_list import ReferenceList
 from glit.data.resemblance import thumbnail
 from glit.errors import InputError
 from glit.images import Pixels
+from glit.models.backends.base import Backend
+from glit.models.clip.opening import open_embedder
 from glit.models.device import best_device
 from glit.plain import limited
 from glit.recipes.config import (
@@ -33,7 +33,7 @@ from glit.stages.plan import Plan, Recipe
 from glit.storage.store import Store
 
 if TYPE_CHECKING:
-    from glit.clip.embedder import Embedder
+    from glit.models.clip.embedder import Embedder
 
 _BATCH = 64
 LEAST_COSINE = 0.95

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from glit.backends.captioners import CAPTIONERS
-from glit.backends.protocols import CaptionLookup
 from glit.data.records import Drop, Sample
 from glit.inputs.region_file import CharacterSpan, RegionOfFile
+from glit.models.backends.captioners import CAPTIONERS
+from glit.models.backends.protocols import CaptionLookup
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan
 from glit.text.spans import CleanText

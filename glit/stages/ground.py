@@ -15,9 +15,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from glit.backends.base import Backend
-from glit.backends.grounders import GROUNDERS
-from glit.backends.protocols import Grounder, GrounderConfig, PhraseDetections
 from glit.data import rows
 from glit.data.geometry import iou
 from glit.data.records import Box, Drop, Region, Sample
@@ -25,6 +22,9 @@ from glit.data.rle import checked_mask
 from glit.data.schema import ABOUT_MASKS, GROUNDING, MASKS, PHRASE, REGION
 from glit.inputs.lookup import UserTable
 from glit.inputs.region_file import RegionOfFile, phrase_span, read_region_file
+from glit.models.backends.base import Backend
+from glit.models.backends.grounders import GROUNDERS
+from glit.models.backends.protocols import Grounder, GrounderConfig, PhraseDetections
 from glit.models.tokenizer import SpanTokenizer, open_span_tokenizer
 from glit.plain import limited
 from glit.recipes.config import Choice, require_value

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from glit.backends.base import Backend
 from glit.data.records import Drop, Sample
 from glit.images import NO_LIMIT, ImageError, Pixels, decode, picture_frame
 from glit.inputs.lookup import NO_ROW, UserTable
 from glit.inputs.region_file import rows_as_text
+from glit.models.backends.base import Backend
 from glit.runtime.prefetch import batched_by_weight, map_ahead
 from glit.storage.members import in_cases, stem
 from glit.storage.store import Store

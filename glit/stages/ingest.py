@@ -17,9 +17,9 @@ from glit.images import MAX_PIXELS, ImageError, decode
 from glit.images.formats import OTHER_IMAGE_SUFFIXES, suffix_of
 from glit.images.likeness import look
 from glit.inputs.files import MOST_BYTES
+from glit.inputs.rights import mining_of
 from glit.plain import limited
 from glit.recipes.config import RecipeTable, speed_only
-from glit.rights import mining_of
 from glit.runtime.prefetch import map_ahead
 from glit.stages import dedup
 from glit.stages.base import TableStep

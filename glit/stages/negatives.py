@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from glit.backends.base import Backend
-from glit.backends.captioners import LANGUAGE_MODELS
-from glit.backends.protocols import ContinuousCaptioner, RawCaption, WriterConfig
 from glit.data.records import Drop, Sample
 from glit.data.schema import NEGATIVE
+from glit.models.backends.base import Backend
+from glit.models.backends.captioners import LANGUAGE_MODELS
+from glit.models.backends.protocols import ContinuousCaptioner, RawCaption, WriterConfig
 from glit.plain import limited
 from glit.recipes.config import Choice, require_value
 from glit.stages.asking import SECOND_TRY_TEMPERATURE, Request, Talk, asked, without_text

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from glit.backends.captioners import CAPTIONERS
-from glit.backends.matchers.clip import own_scale
 from glit.data import rows
 from glit.data.records import Sample
 from glit.data.schema import PAIR
 from glit.errors import RecipeError
+from glit.models.backends.captioners import CAPTIONERS
+from glit.models.backends.matchers.clip import own_scale
 from glit.models.weights import Resolved
 from glit.plain import limited
 from glit.recipes.config import Choice, RecipeTable, as_table, file_name, identity, require_value

@@ -66,7 +66,8 @@ def _written(value: Any) -> Any:
 class Plan:
     """A recipe with its models found, its device and precisions decided, its prompt read.
 
-    Made once, by :func:`glit.planning.plan.make_plan`, and carried to every worker. Picklable.
+    Made once, by :func:`glit.pipeline.planning.plan.make_plan`, and carried to every worker.
+    Picklable.
     """
 
     recipe: Recipe

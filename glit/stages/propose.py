@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from glit.backends.base import Backend
-from glit.backends.proposers import PROPOSERS
-from glit.backends.proposers.grid import Grid
-from glit.backends.protocols import Detector, ProposerConfig, RegionLayout, RegionReader
 from glit.data import rows
 from glit.data.geometry import area_ratio_mask, suppress_duplicates
 from glit.data.records import Drop, Region, Sample
 from glit.data.schema import ABOUT_MASKS, MASKS, REGION
 from glit.inputs.lookup import UserTable
+from glit.models.backends.base import Backend
+from glit.models.backends.proposers import PROPOSERS
+from glit.models.backends.proposers.grid import Grid
+from glit.models.backends.protocols import Detector, ProposerConfig, RegionLayout, RegionReader
 from glit.plain import limited
 from glit.recipes.config import Choice, require_value
 from glit.stages.base import Outcome, Stage, isolate

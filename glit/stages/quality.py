@@ -10,11 +10,11 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from glit.backends.base import Backend, ModelConfig
-from glit.backends.classifiers import CLASSIFIERS, ImageClassifier
 from glit.data.quality import measure
 from glit.data.records import Drop, Sample
 from glit.images import Pixels
+from glit.models.backends.base import Backend, ModelConfig
+from glit.models.backends.classifiers import CLASSIFIERS, ImageClassifier
 from glit.plain import limited
 from glit.recipes.config import require_value, speed_only
 from glit.stages.base import Outcome, Stage, isolate

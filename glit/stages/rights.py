@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 from glit.data.records import Drop, Sample
+from glit.inputs.rights import RIGHTS, Reservations, Rights, read_reservations, read_rights
+from glit.inputs.rights.signature import check_signature
 from glit.recipes.config import RecipeTable, file_name, require_value
-from glit.rights import RIGHTS, Reservations, Rights, read_reservations, read_rights
-from glit.rights.signature import check_signature
 from glit.stages.base import Outcome, Stage
 from glit.stages.image_source import ImageSource
 from glit.stages.plan import Plan, Recipe

@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float
 
-from glit.backends.base import Backend
-from glit.backends.matchers import MATCHERS
-from glit.backends.protocols import Matcher, MatcherConfig
 from glit.data import rows
 from glit.data.geometry import Boxes, iou
 from glit.data.records import Drop, Sample, Scores, Sentence
 from glit.images import Pixels
 from glit.inputs.lookup import UserTable
 from glit.inputs.region_file import RegionOfFile, Said, placed, read_region_file
+from glit.models.backends.base import Backend
+from glit.models.backends.matchers import MATCHERS
+from glit.models.backends.protocols import Matcher, MatcherConfig
 from glit.plain import limited
 from glit.recipes.config import Choice, is_enabled, require_value
 from glit.stages.base import Outcome, Stage, isolate

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from glit.backends.captioners.token_probabilities import LOGPROB_DECIMALS
-from glit.backends.matchers import MATCHERS
 from glit.data import rows
 from glit.data.records import Drop, Sample, Sentence, Token
 from glit.data.schema import SENTENCE
 from glit.errors import WeightsError
+from glit.models.backends.captioners.token_probabilities import LOGPROB_DECIMALS
+from glit.models.backends.matchers import MATCHERS
 from glit.models.files import has_tokenizer, model_type
 from glit.models.tokenizer import CLIP_TOKENIZER, SpanTokenizer, open_span_tokenizer
 from glit.models.weights import is_mini

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-from glit.clip.text_rows import TextRows, lay_out
 from glit.dataset.local_pairs import LocalPair
+from glit.models.clip.text_rows import TextRows, lay_out
 from glit.training.input_spec import InputSpec
 from glit.training.sample import PlannedSample
 

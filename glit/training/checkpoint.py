@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from glit.clip.folder import disk_errors, write_json, write_model
-from glit.clip.image_processor import Preprocessing
-from glit.clip.position import Position
-from glit.clip.runs import OBJECTIVE
 from glit.errors import RunError, WeightsError, first_line
+from glit.models.clip.folder import disk_errors, write_json, write_model
+from glit.models.clip.image_processor import Preprocessing
+from glit.models.clip.position import Position
+from glit.models.clip.runs import OBJECTIVE
 from glit.training.average import RAW
 from glit.training.lora import ADAPTER, has_adapters, merged, write_adapters
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from glit.clip.image_fit import ImageFit
 from glit.errors import RecipeError
+from glit.models.clip.image_fit import ImageFit
 from glit.plain import limited
 from glit.recipes.config import Choice, RecipeTable
 

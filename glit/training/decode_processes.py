@@ -27,8 +27,8 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from glit.clip.image_fit import ImageFit
 from glit.errors import GlitError, RunError
+from glit.models.clip.image_fit import ImageFit
 from glit.training.sample import EncodedImage
 
 IS_SUPPORTED = hasattr(os, "memfd_create")

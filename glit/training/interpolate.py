@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from glit.clip.folder import write_json, write_model
-from glit.clip.image_processor import read_preprocessing
-from glit.clip.kinds import open_model
-from glit.clip.runs import find_model, refuse_own_encoders
-from glit.clip.text_window import stretch_model
 from glit.errors import UserError, WeightsError
+from glit.models.clip.folder import write_json, write_model
+from glit.models.clip.image_processor import read_preprocessing
+from glit.models.clip.kinds import open_model
+from glit.models.clip.runs import find_model, refuse_own_encoders
+from glit.models.clip.text_window import stretch_model
 from glit.models.tokenizer import tokenizer_hash
 from glit.runtime.process_state import without_bars
 from glit.runtime.progress import StageProgress, null_progress

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from glit.clip.position import Position, read_position
-from glit.clip.runs import OWN_ENCODERS, UNMIXED
-from glit.gpu.convolutions import no_tf32_convolutions
+from glit.models.clip.position import Position, read_position
+from glit.models.clip.runs import OWN_ENCODERS, UNMIXED
+from glit.models.gpu.convolutions import no_tf32_convolutions
 from glit.recipes.config import as_table
 from glit.runtime.cpu_threads import CpuThreads
 from glit.runtime.process_state import kept_random_states, without_bars

@@ -13,8 +13,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from glit.clip.encoder import ClipEncoder
-from glit.clip.pooling import masked_mean, patch_mask, span_mask
+from glit.models.clip.encoder import ClipEncoder
+from glit.models.clip.pooling import masked_mean, patch_mask, span_mask
 from glit.training.batch import Batch
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule, Tokens

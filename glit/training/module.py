@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
-from glit.clip.encoder import ClipEncoder
-from glit.clip.text_rows import TextRows
+from glit.models.clip.encoder import ClipEncoder
+from glit.models.clip.text_rows import TextRows
 from glit.text.spans import Span
 from glit.training.batch import Batch
 from glit.training.features import Features

@@ -17,7 +17,7 @@ from glit.training.input_spec import InputSpec
 from glit.training.losses import against_negatives, contrastive
 
 if TYPE_CHECKING:
-    from glit.clip.encoder import ClipEncoder
+    from glit.models.clip.encoder import ClipEncoder
     from glit.training.module import ObjectiveModule
 
 Loss = tuple[Float[Tensor, ""], dict[str, Tensor]]

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from glit.clip.image_fit import ImageFit
-from glit.clip.preprocess import fit_boxes
 from glit.data.captions import SHORT, text_of_kind
 from glit.dataset.columns import RowGroup
 from glit.dataset.local_pairs import LocalPair, local_pairs, phrase_pairs
+from glit.models.clip.image_fit import ImageFit
+from glit.models.clip.preprocess import fit_boxes
 from glit.training.augment import Augmentation
 from glit.training.captions import chosen_caption
 from glit.training.config import CaptionChoice, LocalChoice, PairChoice, PatchChoice

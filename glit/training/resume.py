@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from glit.clip.position import GO_BACK, Position
 from glit.errors import InputError, first_line
+from glit.models.clip.position import GO_BACK, Position
 from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig
 

@@ -8,14 +8,14 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from glit.clip.image_fit import ImageFit
-from glit.clip.preprocess import crop, touched_patches, write_fitted
 from glit.data.rle import decode_rle, read_rle
 from glit.dataset.columns import RowGroup
 from glit.dataset.local_pairs import LocalPair
 from glit.dataset.row import check_size
 from glit.errors import DatasetError
 from glit.images import decode
+from glit.models.clip.image_fit import ImageFit
+from glit.models.clip.preprocess import crop, touched_patches, write_fitted
 from glit.training.augment import Augmentation
 
 

@@ -9,15 +9,15 @@ from typing import Literal, cast
 
 import torch
 
-from glit.clip.encoder import ClipEncoder
-from glit.clip.image_processor import Preprocessing, read_preprocessing
-from glit.clip.kinds import OpenedModel, assemble, open_model
-from glit.clip.model_types import is_naflex, is_siglip
-from glit.clip.runs import find_model, refuse_own_encoders
 from glit.dataset.mini_models import shows_scenes
 from glit.dataset.reader import Dataset
 from glit.dataset.row_checks import is_grounded_schema
 from glit.errors import DatasetError, InputError, RecipeError, WeightsError
+from glit.models.clip.encoder import ClipEncoder
+from glit.models.clip.image_processor import Preprocessing, read_preprocessing
+from glit.models.clip.kinds import OpenedModel, assemble, open_model
+from glit.models.clip.model_types import is_naflex, is_siglip
+from glit.models.clip.runs import find_model, refuse_own_encoders
 from glit.models.device import has_bfloat16, warn_if_slow
 from glit.models.tokenizer import TextTokenizer, tokenizer_hash
 from glit.models.weights import is_mini

@@ -34,8 +34,8 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 }
 """Names of the numbers that identify an item of a sample, by kind."""
 AuditVerdict = Literal["right", "wrong", "none", "false", "unsure"]
-"""``right``, or in which way it is not: see :data:`glit.label.verdicts.Verdict`; ``unsure`` if the
-person cannot tell."""
+"""``right``, or in which way it is not: see :data:`glit.review.label.verdicts.Verdict`; ``unsure``
+if the person cannot tell."""
 AUDIT_VERDICTS: tuple[str, ...] = get_args(AuditVerdict)
 _MOST_PLACES = 1 << 31
 

@@ -15,10 +15,10 @@ from typing import Any, Self
 import numpy as np
 from jaxtyping import Float
 
-from glit.clip.opening import open_embedder
 from glit.dataset.reader import Dataset, RowGroupCache
 from glit.errors import GlitError, InputError, MissingExtraError, RunError
 from glit.images import ImageError, decode
+from glit.models.clip.opening import open_embedder
 from glit.recipes.extras import require
 
 MOST = 20_000

@@ -21,10 +21,10 @@ from building import run_build
 from PIL import Image, ImageOps
 
 import glit
-from glit.attaching.align import align, looks_of
-from glit.attaching.user_pictures import UserPictures
+from glit.curate.attaching.align import align, looks_of
+from glit.curate.attaching.annotations import PICTURES
+from glit.curate.attaching.user_pictures import UserPictures
 from glit.errors import DatasetError, InputError
-from glit.exporters.annotations import PICTURES
 
 pytest.importorskip("cv2")
 ROOT = Path(__file__).parents[2]
@@ -291,7 +291,7 @@ class Few(NamedTuple):
     reads: int
 
 
-FILES_A_PART = ("glit.attaching.user_pictures._FILES_A_PART", 2)
+FILES_A_PART = ("glit.curate.attaching.user_pictures._FILES_A_PART", 2)
 
 
 @pytest.fixture(scope="module")
@@ -324,7 +324,7 @@ class Stopped(Exception):
 
 @pytest.mark.parametrize("moment", [1, 2, 4])
 def test_a_run_that_was_stopped_ends_in_the_same_bytes(few, tmp_path, monkeypatch, moment):
-    from glit.attaching import search as module
+    from glit.curate.attaching import search as module
 
     monkeypatch.setattr(*FILES_A_PART)
     calls, write, out = 0, module.write_whole, tmp_path / "out" / "data"
@@ -337,7 +337,7 @@ def test_a_run_that_was_stopped_ends_in_the_same_bytes(few, tmp_path, monkeypatc
         write(table, path)
 
     with monkeypatch.context() as patch:
-        patch.setattr("glit.attaching.user_pictures.write_whole", stops)
+        patch.setattr("glit.curate.attaching.user_pictures.write_whole", stops)
         patch.setattr(module, "write_whole", stops)
         with pytest.raises(Stopped):
             glit.attach(few.published, [few.mine], out)
@@ -351,8 +351,8 @@ def test_a_run_that_was_stopped_ends_in_the_same_bytes(few, tmp_path, monkeypatc
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import glit.attaching.attach, glit.attaching.search, glit.cli.main, glit.dataset.statistics
-from glit.attaching.features import require_opencv
+import glit.curate.attaching.attach, glit.curate.attaching.search, glit.cli.main, glit.dataset.statistics
+from glit.curate.attaching.features import require_opencv
 from tools.forked import start
 
 require_opencv()

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from glit.attaching.moved_row import moved_row, wrong_side
-from glit.attaching.placement import Placement
+from glit.curate.attaching.moved_row import moved_row, wrong_side
+from glit.curate.attaching.placement import Placement
 from glit.data.records import Drop
 from glit.data.rle import compress_rle, decode_rle, encode_rle, read_rle
 

@@ -11,16 +11,16 @@ import torch
 from process_settings import tf32_settings
 from transformers import SamConfig
 
-from glit.backends.sam import automatic
-from glit.backends.sam.automatic import _IMAGES_PER_BATCH, _PIXELS_PER_BATCH, AutomaticMasks
-from glit.backends.sam.decoder import PointDecoder
-from glit.backends.sam.masks import upscale
-from glit.backends.sam.model import load_sam
 from glit.bench.lism_flism.published_sam import build_published, published_sam
 from glit.data.geometry import iou
-from glit.gpu.convolutions import no_tf32_convolutions
 from glit.images import decode
-from glit.importers.sam import DECODER_NORM_EPS, sam_model, sam_weights
+from glit.models.backends.sam import automatic
+from glit.models.backends.sam.automatic import _IMAGES_PER_BATCH, _PIXELS_PER_BATCH, AutomaticMasks
+from glit.models.backends.sam.decoder import PointDecoder
+from glit.models.backends.sam.masks import upscale
+from glit.models.backends.sam.model import load_sam
+from glit.models.gpu.convolutions import no_tf32_convolutions
+from glit.models.importers.sam import DECODER_NORM_EPS, sam_model, sam_weights
 from glit.models.weights import resolve
 
 _SIZES = {"image_size": 112, "patch_size": 8}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from glit.backends import base
-from glit.backends.base import Backend
-from glit.backends.grounders import GROUNDERS
-from glit.backends.proposers import PROPOSERS
-from glit.backends.protocols import MatcherConfig
 from glit.errors import RecipeError
+from glit.models.backends import base
+from glit.models.backends.base import Backend
+from glit.models.backends.grounders import GROUNDERS
+from glit.models.backends.proposers import PROPOSERS
+from glit.models.backends.protocols import MatcherConfig
 
 PLAIN = Backend(make=object)
 EVERYWHERE = Backend(make=object, auto_precision={})

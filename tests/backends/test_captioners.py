@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from building import run_build, tiny_clip
 
-from glit.backends.captioners import CAPTIONERS
-from glit.backends.protocols import RawCaption
 from glit.dataset.reader import Dataset
 from glit.images import decode
+from glit.models.backends.captioners import CAPTIONERS
+from glit.models.backends.protocols import RawCaption
 from glit.models.weights import resolve
 from glit.recipes.resources import mini_model
 from glit.stages.caption import CaptionConfig

@@ -11,12 +11,12 @@ from building import run_build
 from tiny_siglip import write_siglip
 from torch.nn.functional import normalize
 
-from glit.backends.matchers import MATCHERS
-from glit.backends.matchers.clip import ClipMatcher
-from glit.clip.kinds import open_model
 from glit.dataset.reader import Dataset
 from glit.dataset.recorded_rules import scores_of
 from glit.errors import RecipeError
+from glit.models.backends.matchers import MATCHERS
+from glit.models.backends.matchers.clip import ClipMatcher
+from glit.models.clip.kinds import open_model
 from glit.models.weights import resolve
 from glit.recipes.config import as_table
 from glit.rules.calibration import Calibration

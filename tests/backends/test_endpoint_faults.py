@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from chat_server import Server, ok
 
-from glit.backends.captioners import CAPTIONERS, endpoint, http_exchange
-from glit.backends.captioners.endpoint import _proxy, reach
-from glit.backends.captioners.http_exchange import retry_after_s
 from glit.data.records import DropError
 from glit.errors import RecipeError, RunError, UserError
-from glit.planning.recipe import load_recipe
+from glit.models.backends.captioners import CAPTIONERS, endpoint, http_exchange
+from glit.models.backends.captioners.endpoint import _proxy, reach
+from glit.models.backends.captioners.http_exchange import retry_after_s
+from glit.pipeline.planning.recipe import load_recipe
 from glit.stages.caption import CaptionConfig
 
 HALF = "A red ball lies on a green field. A blue box"

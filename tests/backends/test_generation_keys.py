@@ -8,9 +8,9 @@ import shutil
 import numpy as np
 import pytest
 
-from glit.backends.captioners import CAPTIONERS, LANGUAGE_MODELS
-from glit.backends.captioners.generation_keys import sampling_keys
 from glit.errors import RecipeError, WeightsError
+from glit.models.backends.captioners import CAPTIONERS, LANGUAGE_MODELS
+from glit.models.backends.captioners.generation_keys import sampling_keys
 from glit.models.weights import Resolved
 from glit.recipes.resources import mini_model
 from glit.stages.caption import CaptionConfig

@@ -9,11 +9,11 @@ from PIL import Image
 from pretend_cuda import pretend_cuda
 from tiny_grounders import MAKERS
 
-from glit.backends.grounders import GROUNDERS
-from glit.backends.grounders.choose import best_of_each
-from glit.backends.protocols import Grounder, GrounderConfig
 from glit.data.rle import decode_rle, read_rle
 from glit.errors import WeightsError
+from glit.models.backends.grounders import GROUNDERS
+from glit.models.backends.grounders.choose import best_of_each
+from glit.models.backends.protocols import Grounder, GrounderConfig
 from glit.models.weights import resolve
 from glit.recipes.resources import mini_model
 

@@ -10,12 +10,12 @@ import torch
 from PIL import Image
 from pretend_cuda import NotOnCuda, pretend_cuda
 
-from glit.backends.matchers.clip import ClipMatcher
-from glit.clip import crops
-from glit.clip.crops import cut_crops, whole_pixel_boxes
-from glit.clip.image_processor import Preprocessing
-from glit.clip.random_clip import VIT_B_16, write_random_clip
 from glit.images import decode
+from glit.models.backends.matchers.clip import ClipMatcher
+from glit.models.clip import crops
+from glit.models.clip.crops import cut_crops, whole_pixel_boxes
+from glit.models.clip.image_processor import Preprocessing
+from glit.models.clip.random_clip import VIT_B_16, write_random_clip
 from glit.models.weights import resolve
 from glit.stages.score import ScoreConfig
 

@@ -31,15 +31,15 @@ from transformers import (
     XLMRobertaTokenizer,
 )
 
-from glit.backends.matchers import MATCHERS
-from glit.backends.matchers.clip import ClipMatcher, own_scale
-from glit.clip.crops import whole_pixel_boxes
-from glit.clip.random_clip import TINY, write_random_clip
-from glit.clip.runs import find_model
-from glit.clip.siglip import SiglipTokenizer
 from glit.errors import RecipeError, UserError, WeightsError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
+from glit.models.backends.matchers import MATCHERS
+from glit.models.backends.matchers.clip import ClipMatcher, own_scale
+from glit.models.clip.crops import whole_pixel_boxes
+from glit.models.clip.random_clip import TINY, write_random_clip
+from glit.models.clip.runs import find_model
+from glit.models.clip.siglip import SiglipTokenizer
 from glit.models.weights import resolve
 from glit.recipes.resources import mini_model
 from glit.stages.score import ScoreConfig

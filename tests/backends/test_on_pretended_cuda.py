@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from pretend_cuda import counting, pretend_cuda
 
-from glit.backends.captioners import CAPTIONERS
-from glit.backends.matchers.clip import ClipMatcher
-from glit.backends.proposers import PROPOSERS
-from glit.clip.crops import cut_crops
-from glit.clip.image_processor import Preprocessing
 from glit.images import decode
+from glit.models.backends.captioners import CAPTIONERS
+from glit.models.backends.matchers.clip import ClipMatcher
+from glit.models.backends.proposers import PROPOSERS
+from glit.models.clip.crops import cut_crops
+from glit.models.clip.image_processor import Preprocessing
 from glit.models.weights import resolve
 from glit.stages.caption import CaptionConfig
 from glit.stages.propose import ProposeConfig

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from glit.backends.captioners import CAPTIONERS
-from glit.backends.matchers.clip import ClipMatcher
-from glit.backends.proposers import PROPOSERS
+from glit.models.backends.captioners import CAPTIONERS
+from glit.models.backends.matchers.clip import ClipMatcher
+from glit.models.backends.proposers import PROPOSERS
 from glit.models.onednn import OneDnnLinear, can_use_onednn, linear, use_onednn
 from glit.models.weights import resolve
 from glit.runtime.verified_paths import FastPathWarning

@@ -11,10 +11,10 @@ import pytest
 import torch
 from pretend_cuda import pretend_cuda
 
-from glit.backends.proposers import PROPOSERS
-from glit.backends.proposers import yolos as yolos_module
 from glit.errors import WeightsError
 from glit.images import decode
+from glit.models.backends.proposers import PROPOSERS
+from glit.models.backends.proposers import yolos as yolos_module
 from glit.models.weights import resolve
 from glit.stages.propose import ProposeConfig
 

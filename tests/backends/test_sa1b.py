@@ -11,9 +11,9 @@ import pytest
 from building import run_build
 from pycocotools import mask as coco
 
-from glit.backends.proposers.sa1b import Sa1bReader
 from glit.data.rle import encode_rle
 from glit.dataset.verify import verify
+from glit.models.backends.proposers.sa1b import Sa1bReader
 from glit.scenes import write_scenes
 from glit.stages.propose import ProposeConfig
 

@@ -12,13 +12,18 @@ import pytest
 from building import run_build
 from safetensors.torch import load_file, save_file
 
-from glit.backends.proposers import PROPOSERS
-from glit.backends.proposers.sam import shrink_large
-from glit.backends.sam.model import THRESHOLDS_NAME, MaskThresholds, load_sam, write_thresholds
 from glit.data.geometry import iou
 from glit.dataset.verify import verify
 from glit.errors import WeightsError
 from glit.images import decode
+from glit.models.backends.proposers import PROPOSERS
+from glit.models.backends.proposers.sam import shrink_large
+from glit.models.backends.sam.model import (
+    THRESHOLDS_NAME,
+    MaskThresholds,
+    load_sam,
+    write_thresholds,
+)
 from glit.models.weights import resolve
 from glit.recipes.resources import mini_model
 from glit.stages.propose import ProposeConfig

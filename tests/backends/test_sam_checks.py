@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers.models.sam import modeling_sam
 
-from glit.backends.sam.automatic import AutomaticMasks
-from glit.backends.sam.model import load_sam
 from glit.images import decode
+from glit.models.backends.sam.automatic import AutomaticMasks
+from glit.models.backends.sam.model import load_sam
 from glit.models.weights import resolve
 from glit.runtime.verified_paths import FastPathWarning
 

@@ -13,7 +13,7 @@ from PIL import Image
 from tiny_captioners import KINDS, captioner, images
 
 from glit.models.weights import resolve
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.recipe import load_recipe
 from glit.stages.caption import CaptionStage
 from glit.text.structured import caption_in_json
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from glit.backends.captioners import CAPTIONERS
-from glit.backends.captioners.token_probabilities import tokens_of_text
-from glit.backends.captioners.transformers_generate import TransformersCaptioner
 from glit.images import decode
+from glit.models.backends.captioners import CAPTIONERS
+from glit.models.backends.captioners.token_probabilities import tokens_of_text
+from glit.models.backends.captioners.transformers_generate import TransformersCaptioner
 from glit.models.weights import resolve
 from glit.stages.caption import CaptionConfig
 

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from glit.backends.captioners import CAPTIONERS
-from glit.backends.captioners.vllm_engine import _Steps, engine_arguments
 from glit.errors import RecipeError
+from glit.models.backends.captioners import CAPTIONERS
+from glit.models.backends.captioners.vllm_engine import _Steps, engine_arguments
 from glit.models.weights import resolve
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.recipe import load_recipe
 from glit.stages.caption import CaptionConfig
 
 

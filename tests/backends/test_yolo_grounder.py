@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from glit.backends.grounders.yolo import UltralyticsGrounder, UltralyticsOptions
 from glit.errors import WeightsError
+from glit.models.backends.grounders.yolo import UltralyticsGrounder, UltralyticsOptions
 from glit.models.weights import Resolved
 from glit.stages.ground import GroundConfig
 

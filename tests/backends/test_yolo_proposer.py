@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from glit.backends.proposers import PROPOSERS
-from glit.backends.proposers import yolo as yolo_module
-from glit.backends.protocols import ProposerConfig
 from glit.errors import WeightsError
+from glit.models.backends.proposers import PROPOSERS
+from glit.models.backends.proposers import yolo as yolo_module
+from glit.models.backends.protocols import ProposerConfig
 from glit.models.weights import Resolved
 
 

@@ -21,7 +21,7 @@ from glit.errors import InputError, RunError, UserError
 from glit.evaluation.scorers.cosine import Cosine
 from glit.evaluation.scorers.finelip import FineLipScore
 from glit.evaluation.scorers.sentence_patches import SentencePatches
-from glit.planning.recipe import load_table
+from glit.pipeline.planning.recipe import load_table
 from glit.runtime.tables import markdown
 from glit.training.config import TrainConfig
 from glit.training.run_file import settings

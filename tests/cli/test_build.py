@@ -163,7 +163,7 @@ def test_sigterm_within_code_that_exec_runs_has_its_exit_code_too(tmp_path):
     """As where a library makes its classes while it is imported."""
     (tmp_path / "stopped.py").write_text(
         "import sys\nfrom glit.errors import StoppedError\n"
-        "from glit.executors import open_executor\n"
+        "from glit.pipeline.executors import open_executor\n"
         "try:\n    with open_executor('local'):\n"
         "        exec('import os\\nos.kill(os.getpid(), 15)\\nfor _ in range(9**6): pass')\n"
         "except StoppedError as error:\n    sys.exit(error.exit_code)\n"

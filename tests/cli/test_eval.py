@@ -11,7 +11,7 @@ import typer
 
 from glit.cli.main import app
 from glit.evaluation.tasks import TASKS
-from glit.published import measured
+from glit.inputs.published import measured
 
 
 @pytest.mark.parametrize("task", ["joint-map", "localize", "robustness", "caption-quality"])

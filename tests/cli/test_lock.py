@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from glit.planning.lock import lock_path
+from glit.pipeline.planning.lock import lock_path
 
 
 def test_the_lock_goes_beside_the_recipe(tmp_path, monkeypatch, run_glit):

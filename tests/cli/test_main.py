@@ -156,7 +156,7 @@ def test_a_terminal_that_is_closed_and_slurm_stop_as_sigterm_does(name):
     """With the handlers of a build; under nohup it goes on."""
     script = (
         "import os, signal, sys, time\nfrom glit.cli import main as cli\n"
-        "from glit.executors import open_executor\n"
+        "from glit.pipeline.executors import open_executor\n"
         "def build():\n"
         "    with open_executor('local'):\n"
         f"        os.kill(os.getpid(), signal.{name})\n"

@@ -11,7 +11,7 @@ import pytest
 
 from glit.doctor.models import Model
 from glit.doctor.needs import Needs
-from glit.planning.recipe import load_recipe, read_tables
+from glit.pipeline.planning.recipe import load_recipe, read_tables
 from glit.recipes.resources import builtin_recipes
 
 

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from glit.clip.attention_pool import AttentionPool
+from glit.models.clip.attention_pool import AttentionPool
 
 
 def plain(width: int) -> AttentionPool:

@@ -6,8 +6,8 @@ import torch
 from plain_clip import plain_encoder
 from transformers import CLIPModel
 
-from glit.clip.encoder import ClipEncoder
-from glit.clip.pooling import masked_mean, patch_mask, span_mask
+from glit.models.clip.encoder import ClipEncoder
+from glit.models.clip.pooling import masked_mean, patch_mask, span_mask
 
 
 def test_pooled_tokens_by_hand() -> None:

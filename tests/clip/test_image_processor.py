@@ -11,16 +11,16 @@ import torch
 from PIL import Image
 from transformers import AutoImageProcessor
 
-from glit.clip import crops
-from glit.clip.crops import cut_crops
-from glit.clip.image_processor import (
+from glit.errors import WeightsError
+from glit.models.clip import crops
+from glit.models.clip.crops import cut_crops
+from glit.models.clip.image_processor import (
     CLIP_MEAN,
     Preprocessing,
     processor_config,
     read_preprocessing,
 )
-from glit.clip.preprocess import fit_image
-from glit.errors import WeightsError
+from glit.models.clip.preprocess import fit_image
 
 THIRD = {
     "image_processor_type": "SiglipImageProcessor",
@@ -150,7 +150,7 @@ def test_a_damaged_file_is_one_line(tmp_path, text) -> None:
 
 
 def test_a_folder_that_is_written_says_the_same(tmp_path, tiny_clip) -> None:
-    from glit.clip.kinds import open_model
+    from glit.models.clip.kinds import open_model
 
     model = open_model(tiny_clip)
     for found in (

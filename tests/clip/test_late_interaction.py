@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from glit.clip import late_interaction as module
-from glit.clip.late_interaction import late_interaction
+from glit.models.clip import late_interaction as module
+from glit.models.clip.late_interaction import late_interaction
 
 
 def vectors(*shape: int, seed: int, dtype=torch.float64) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glit.clip.pooling import coverage, masked_mean, patch_mask, span_mask
+from glit.models.clip.pooling import coverage, masked_mean, patch_mask, span_mask
 
 
 def algorithm_1(box, patch_size: int, grid: int) -> list[int]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from glit.clip.preprocess import crop, fit_boxes, fit_image, fitted_size
+from glit.models.clip.preprocess import crop, fit_boxes, fit_image, fitted_size
 
 
 def gradient(width: int, height: int) -> np.ndarray:

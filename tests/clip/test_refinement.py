@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from glit.clip.refinement import TokenRefinement
+from glit.models.clip.refinement import TokenRefinement
 
 
 def test_a_case_by_hand() -> None:

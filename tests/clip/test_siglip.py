@@ -17,11 +17,11 @@ from torch.nn.functional import normalize
 from transformers import AutoProcessor, SiglipModel
 
 from glit import stages
-from glit.clip.kinds import open_tokenizer
 from glit.errors import MissingExtraError, RecipeError, UserError, WeightsError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
 from glit.evaluation.run import evaluate
+from glit.models.clip.kinds import open_tokenizer
 from glit.training.config import TrainConfig
 from glit.training.loop import train
 from glit.training.objectives import OBJECTIVES

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import CLIPTextConfig, CLIPTextModel
 
-from glit.clip.text_rows import assign_rows, lay_out
-from glit.clip.text_tokens import tokens_in_rows
+from glit.models.clip.text_rows import assign_rows, lay_out
+from glit.models.clip.text_tokens import tokens_in_rows
 
 
 def in_plain_loops(lengths: list[int], width: int) -> list[list[int]]:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from transformers import CLIPModel
 
-from glit.clip.text_rows import lay_out
-from glit.clip.text_tokens import tokens_in_rows
+from glit.models.clip.text_rows import lay_out
+from glit.models.clip.text_tokens import tokens_in_rows
 
 TEXTS = [list(range(i, i + length)) for i, length in enumerate([3, 9, 5, 12, 2])]
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import CLIPModel
 
-from glit.clip.text_window import stretch_model, stretch_positions
 from glit.errors import RecipeError
+from glit.models.clip.text_window import stretch_model, stretch_positions
 
 
 def test_clip_positions_become_248() -> None:

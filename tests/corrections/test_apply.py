@@ -17,12 +17,12 @@ from changed import rewrite
 from transformers.utils import logging
 
 import glit
-from glit.corrections.journal import Journal, State
 from glit.curate import dataset_models
 from glit.data.schema import CORRECTED
 from glit.dataset.reader import Dataset
 from glit.dataset.row import masks_of
 from glit.errors import DatasetError, InputError, MissingModelError
+from glit.review.corrections.journal import Journal, State
 from glit.scenes import write_scenes
 from glit.view.story import story
 
@@ -401,7 +401,7 @@ def data(folder: Path) -> dict[str, bytes]:
 KILLED = """
 import os, signal, sys
 import glit
-from glit.corrections import apply
+from glit.review.corrections import apply
 apply.finish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 glit.apply_corrections(sys.argv[1], sys.argv[2], [sys.argv[3]])
 """

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from glit.corrections.journal import Journal, State, read_corrections, state_of
 from glit.errors import InputError
+from glit.review.corrections.journal import Journal, State, read_corrections, state_of
 
 DATASET, SAMPLE, OTHER = "d" * 64, "a" * 64, "b" * 64
 MOVED = State(boxes={0: (1.0, 2.0, 30.0, 40.0)})

@@ -15,10 +15,10 @@ import httpx
 import pytest
 from browser import Page, violations
 
-from glit.corrections.journal import read_corrections
-from glit.corrections.server import CorrectSite, Samples
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, UserError
+from glit.review.corrections.journal import read_corrections
+from glit.review.corrections.server import CorrectSite, Samples
 from glit.runtime.local_server import address_of, loopback_server
 
 

@@ -12,9 +12,9 @@ from changed import rewrite
 from PIL import Image, ImageFilter
 
 import glit
-from glit.clip.encoder import ClipEncoder
 from glit.dataset.query import query
 from glit.errors import RunError, UserError
+from glit.models.clip.encoder import ClipEncoder
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,6 @@ from PIL import Image, ImageEnhance
 
 import glit
 from glit import api
-from glit.clip.encoder import ClipEncoder
 from glit.data import resemblance
 from glit.data.hash_index import HashIndex
 from glit.data.reference_list import Reference, list_bytes
@@ -30,7 +29,8 @@ from glit.errors import GlitError, InputError, RecipeError, RunError, UserError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
 from glit.images import decode
-from glit.planning.recipe import load_recipe
+from glit.models.clip.encoder import ClipEncoder
+from glit.pipeline.planning.recipe import load_recipe
 from glit.stages.exclude import open_references
 
 

@@ -13,10 +13,10 @@ from building import json_lines, run_build
 from changed import rewrite
 
 import glit
-from glit.corrections.journal import Journal, State
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import text_faults, verify
 from glit.exporters import export
+from glit.review.corrections.journal import Journal, State
 from glit.scenes import write_scenes
 from glit.view.explain import as_text, explain
 from glit.view.samples import sample

@@ -9,7 +9,7 @@ from building import run_build
 from noticed import NOTICES, noticed, picture
 
 from glit.dataset.rights_figures import count_rights, merged, rights_section
-from glit.rights import RIGHTS
+from glit.inputs.rights import RIGHTS
 
 SECTIONS = (
     "## 1. General information",

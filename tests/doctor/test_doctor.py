@@ -21,7 +21,7 @@ from glit.doctor.estimate import Pace
 from glit.doctor.examine import _only_scenes, build_recipes, examine
 from glit.doctor.inputs import look_at_images
 from glit.doctor.models import check_models, hub, models
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.recipe import load_recipe
 from glit.storage.store import Store
 
 MINI = load_recipe("mini")

@@ -15,8 +15,8 @@ from PIL import Image
 from glit.cli.main import app
 from glit.evaluation.collection import JointCollection, open_collection
 from glit.evaluation.config import EvaluateConfig
-from glit.planning.recipe import load_table
-from glit.published import measured
+from glit.inputs.published import measured
+from glit.pipeline.planning.recipe import load_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
 COMMAND = re.compile(r"^glit eval (\S+) (.*--format .*?)  # (\d+) images, (\d+) captions$", re.M)

@@ -15,9 +15,9 @@ from building import json_lines, png
 from glit.errors import InputError
 from glit.evaluation.readers.boxes import class_boxes, expressions
 from glit.evaluation.readers.questions import read_questions
-from glit.importers import import_captions
-from glit.published import read_annotations
-from glit.published.files import plain_pickle
+from glit.inputs.importers import import_captions
+from glit.inputs.published import read_annotations
+from glit.inputs.published.files import plain_pickle
 
 BOX = {"id": 1, "image_id": 1, "bbox": [0, 0, 9, 9], "category_id": 1, "neg_category_ids": []}
 

@@ -20,7 +20,7 @@ from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.readers import questions
 from glit.evaluation.run import evaluate
 from glit.evaluation.tasks import TASKS, Task
-from glit.planning.recipe import load_table
+from glit.pipeline.planning.recipe import load_table
 from glit.runtime import cpu_threads
 
 

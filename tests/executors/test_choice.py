@@ -8,10 +8,10 @@ import tarfile
 import pytest
 
 from glit import api
-from glit.executors import choice
-from glit.executors.choice import choose_executor, few_images
 from glit.inputs.source import Source, find_source
-from glit.planning.recipe import load_recipe
+from glit.pipeline.executors import choice
+from glit.pipeline.executors.choice import choose_executor, few_images
+from glit.pipeline.planning.recipe import load_recipe
 
 
 @pytest.fixture(autouse=True)

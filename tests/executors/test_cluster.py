@@ -52,7 +52,7 @@ def test_a_node_that_is_lost_costs_no_sample_and_no_byte(
     ],
 )
 def test_an_address_where_no_cluster_is(address, message):
-    from glit.executors.on_ray import RayExecutor
+    from glit.pipeline.executors.on_ray import RayExecutor
 
     with pytest.raises(UserError, match=f"--ray-address {address}: {message}"):
         RayExecutor(address=address)

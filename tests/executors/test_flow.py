@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glit.executors.flow import JobFlow
-from glit.executors.protocols import Job, Resources
+from glit.pipeline.executors.flow import JobFlow
+from glit.pipeline.executors.protocols import Job, Resources
 from glit.stages import all_steps
 from glit.stages.flow import make_flow
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from glit.backends.captioners.endpoint import ENDPOINT
-from glit.backends.protocols import CaptionerConfig
-from glit.executors.hang_timeout import HangTimeout
+from glit.models.backends.captioners.endpoint import ENDPOINT
+from glit.models.backends.protocols import CaptionerConfig
+from glit.pipeline.executors.hang_timeout import HangTimeout
 
 
 def test_patience_follows_what_was_heard():

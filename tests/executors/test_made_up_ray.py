@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pytest
 
 from glit.errors import UserError
-from glit.executors.on_ray import RayExecutor, _short_folder
-from glit.executors.protocols import Job, Resources, Tally
+from glit.pipeline.executors.on_ray import RayExecutor, _short_folder
+from glit.pipeline.executors.protocols import Job, Resources, Tally
 from tools.measure.made_up_ray import Clock, MadeUpCluster, replaced
 
 

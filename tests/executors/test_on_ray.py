@@ -18,8 +18,8 @@ from building import data_bytes, run_build, tiny
 
 from glit.dataset.verify import verify
 from glit.errors import GlitError, RunError
-from glit.executors.hang_timeout import HangTimeout
-from glit.executors.protocols import Heartbeat, Job, Resources, Tally
+from glit.pipeline.executors.hang_timeout import HangTimeout
+from glit.pipeline.executors.protocols import Heartbeat, Job, Resources, Tally
 from glit.pipeline.stage_task import StageTask
 from glit.stages.image_source import ImageSource
 
@@ -32,7 +32,7 @@ def executor():
     from ray import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    from glit.executors.on_ray import RayExecutor
+    from glit.pipeline.executors.on_ray import RayExecutor
 
     running = RayExecutor(num_workers=2)
     yield running
@@ -217,7 +217,7 @@ def test_a_sample_that_never_ends_is_found_and_left_out(executor, tmp_path, monk
 
 
 def test_workers_that_all_die_end_the_stage(executor, tmp_path, monkeypatch):
-    from glit.executors import ray_pool
+    from glit.pipeline.executors import ray_pool
 
     monkeypatch.setattr(ray_pool, "_DEATHS_IN_A_ROW", -6)
     with pytest.raises(RunError, match=r"stage killer: 3 workers died one after the other") as said:
@@ -325,7 +325,7 @@ def test_kill_dash_nine_of_the_driver(scenes, built, tmp_path):
 )
 def test_workers_share_the_gpus_of_a_cluster(executor, monkeypatch, gpu_bytes, workers, share):
     """Two GPUs of 80 GiB and twelve cores: three workers each where memory and cores allow it."""
-    from glit.executors import on_ray
+    from glit.pipeline.executors import on_ray
 
     monkeypatch.setattr(on_ray.ray, "cluster_resources", lambda: {"GPU": 2.0, "CPU": 12.0})
     monkeypatch.setattr(executor, "_gpu_bytes", 80 << 30)
@@ -337,7 +337,7 @@ def test_workers_share_the_gpus_of_a_cluster(executor, monkeypatch, gpu_bytes, w
 
 @pytest.mark.parametrize(("gpus", "workers"), [(1, 4), (2, 2), (4, 1)])
 def test_a_model_over_several_gpus_takes_them_whole(executor, monkeypatch, gpus, workers):
-    from glit.executors import on_ray
+    from glit.pipeline.executors import on_ray
 
     monkeypatch.setattr(on_ray.ray, "cluster_resources", lambda: {"GPU": 4.0, "CPU": 4.0})
     monkeypatch.setattr(executor, "_gpu_bytes", 80 << 30)
@@ -346,7 +346,7 @@ def test_a_model_over_several_gpus_takes_them_whole(executor, monkeypatch, gpus,
 
 
 def test_more_gpus_than_there_are_is_one_line(executor, monkeypatch):
-    from glit.executors import on_ray
+    from glit.pipeline.executors import on_ray
 
     monkeypatch.setattr(on_ray.ray, "cluster_resources", lambda: {"GPU": 2.0, "CPU": 4.0})
     with pytest.raises(RunError, match="wants 4 GPUs together, Ray has 2"):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from building import json_lines
 
-from glit.executors import process
+from glit.pipeline.executors import process
 from glit.runtime.process_state import kept_random_states
 
 TRIM, MMAP = -1, -3  # malloc.h

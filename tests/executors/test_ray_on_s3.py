@@ -25,7 +25,7 @@ def few(scenes, tmp_path_factory) -> Path:
 def executor(s3, monkeypatch):
     """Its workers find the server by the driver's environment, but the keys only by what the
     driver's program has set."""
-    from glit.executors.on_ray import RayExecutor
+    from glit.pipeline.executors.on_ray import RayExecutor
 
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
-from glit.executors import ray_pool
-from glit.executors.ray_actor import Slot
+from glit.pipeline.executors import ray_pool
+from glit.pipeline.executors.ray_actor import Slot
 
 DIED, OUT_OF_REACH = ActorDiedError(), ActorUnavailableError("the connection broke", None)
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from glit.backends.matchers.clip import ClipMatcher
-from glit.backends.proposers import PROPOSERS
 from glit.data.geometry import iou
 from glit.images import decode
+from glit.models.backends.matchers.clip import ClipMatcher
+from glit.models.backends.proposers import PROPOSERS
 from glit.models.weights import resolve
 from glit.stages.propose import ProposeConfig
 from glit.stages.score import ScoreConfig

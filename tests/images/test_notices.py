@@ -11,7 +11,7 @@ from noticed import NOTICES, noticed, picture, read_by_exiv2, segment, signed, w
 from PIL import Image
 
 from glit.images import decode, encode_png, encode_smaller, picture_frame, upright_file
-from glit.rights import mining_of, read_rights
+from glit.inputs.rights import mining_of, read_rights
 
 IN_JPEG = {key: value.removeprefix("lang=x-default ") for key, value in NOTICES.items()}
 IN_PNG = {k: v for k, v in IN_JPEG.items() if not k.startswith("Iptc")}

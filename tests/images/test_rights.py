@@ -24,7 +24,7 @@ from noticed import (
 from PIL import Image, PngImagePlugin
 
 from glit.images.tiff_tags import first_directory
-from glit.rights import RIGHTS, Rights, mining_of, read_rights
+from glit.inputs.rights import RIGHTS, Rights, mining_of, read_rights
 
 KINDS = ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"]
 BY_EXIV2 = KINDS[:4]

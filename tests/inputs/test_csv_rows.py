@@ -13,9 +13,9 @@ from pandas import read_csv  # an independent reader
 
 from glit.errors import InputError
 from glit.inputs.csv_rows import csv_rows
+from glit.inputs.published.user_regions import read_regions
 from glit.inputs.source import find_source
 from glit.inputs.user_captions import prepare, read_captions
-from glit.published.user_regions import read_regions
 from glit.storage.store import Store
 
 

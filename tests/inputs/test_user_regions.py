@@ -17,9 +17,9 @@ from rich.console import Console
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import InputError, RecipeError, UserError
-from glit.executors.local import LocalExecutor
+from glit.inputs.published.user_regions import read_regions
 from glit.pipeline.add import add
-from glit.published.user_regions import read_regions
+from glit.pipeline.executors.local import LocalExecutor
 from glit.runtime.progress import StageProgress
 
 SENTENCES = ("A red ball is on the left.", "It is a sunny day.")

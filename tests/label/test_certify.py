@@ -18,8 +18,8 @@ from glit.cli import main as command_line
 from glit.dataset.certificate import items_of
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, InputError
-from glit.label.audit_server import AuditQuestions
-from glit.label.server import LabelSite
+from glit.review.label.audit_server import AuditQuestions
+from glit.review.label.server import LabelSite
 from glit.runtime.local_server import address_of, loopback_server
 from glit.verdicts.record import Said, append, read_audit
 from tools.measure.audits import of_scenes

@@ -8,8 +8,8 @@ import pytest
 from browser import Page, violations
 
 from glit.dataset.reader import Dataset
-from glit.label.server import LabelSite, PairQuestions
-from glit.label.verdicts import read_verdicts
+from glit.review.label.server import LabelSite, PairQuestions
+from glit.review.label.verdicts import read_verdicts
 from glit.runtime.local_server import address_of, loopback_server
 
 

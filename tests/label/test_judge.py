@@ -16,9 +16,9 @@ from PIL import Image
 import glit
 from glit.dataset.certificate import items_of
 from glit.errors import InputError, RecipeError, RunError
-from glit.label import judging_model
-from glit.label.audit_server import AuditQuestions
-from glit.label.judge import _LETTER
+from glit.review.label import judging_model
+from glit.review.label.audit_server import AuditQuestions
+from glit.review.label.judge import _LETTER
 from glit.text.answers import clean_answer
 from glit.verdicts.judged import read_judged
 from glit.verdicts.record import Said, append, read_audit

@@ -12,11 +12,11 @@ import pytest
 import glit
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
-from glit.label.calibrate import calibrate
-from glit.label.choose import choose
-from glit.label.server import LabelSite, PairQuestions
-from glit.label.verdicts import JudgedPair, add_verdict, read_verdicts
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.recipe import load_recipe
+from glit.review.label.calibrate import calibrate
+from glit.review.label.choose import choose
+from glit.review.label.server import LabelSite, PairQuestions
+from glit.review.label.verdicts import JudgedPair, add_verdict, read_verdicts
 from glit.rules.calibration import read_calibration
 from glit.runtime.local_server import address_of, loopback_server, shown
 from glit.scenes import write_scenes

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from glit.errors import InputError
-from glit.label.verdicts import JudgedPair, add_verdict, read_verdicts
+from glit.review.label.verdicts import JudgedPair, add_verdict, read_verdicts
 
 A, B, C = (JudgedPair(sample_id=name, sentence=0, region=1, verdict="right") for name in "abc")
 

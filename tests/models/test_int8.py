@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-from glit.backends.captioners import CAPTIONERS
-from glit.backends.matchers import MATCHERS
-from glit.backends.proposers import PROPOSERS
 from glit.errors import RecipeError, UserError
 from glit.models import int8
+from glit.models.backends.captioners import CAPTIONERS
+from glit.models.backends.matchers import MATCHERS
+from glit.models.backends.proposers import PROPOSERS
 from glit.models.int8 import Int8Linear, is_exact, use_int8
 from glit.models.weights import resolve
 from glit.scenes import draw_scene, render

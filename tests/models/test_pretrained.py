@@ -11,8 +11,8 @@ from building import run_build
 from safetensors.torch import load_file, save_file
 
 import glit
-from glit.clip.kinds import open_model
 from glit.errors import WeightsError
+from glit.models.clip.kinds import open_model
 from glit.recipes.resources import mini_model
 
 

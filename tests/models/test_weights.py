@@ -209,8 +209,8 @@ def test_a_pickled_clip_embeds_as_its_safetensors_do(pickled):
     import numpy as np
     import torch
 
-    from glit.backends.matchers import MATCHERS
-    from glit.clip.kinds import open_model
+    from glit.models.backends.matchers import MATCHERS
+    from glit.models.clip.kinds import open_model
     from glit.models.weights import Resolved
     from glit.stages.score import ScoreConfig
 

@@ -26,11 +26,11 @@ from glit.dataset.manifest import SeriesCounts, read_manifest
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import InputError, UserError
-from glit.executors.local import LocalExecutor
 from glit.pipeline.add import add
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
+from glit.pipeline.work.build_lock import clean
 from glit.storage.store import Store
-from glit.work.build_lock import clean
 
 
 def test_what_is_added_is_what_one_build_of_all_would_hold(old, added, tmp_path):

@@ -26,7 +26,7 @@ from building import Counting, counts, data_bytes, quiet, run_build
 from glit.dataset.manifest import read_manifest
 from glit.dataset.verify import verify
 from glit.errors import RunError, UserError
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.pipeline.status import status
 from glit.plain import as_plain

@@ -19,12 +19,12 @@ from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.doctor.examine import examine
 from glit.errors import InputError, RecipeError, RunError, UserError
-from glit.executors.local import LocalExecutor
 from glit.exporters import EXPORTERS, export
 from glit.pipeline.add import add
+from glit.pipeline.executors.local import LocalExecutor
+from glit.pipeline.planning.recipe import load_recipe, recipe_from_dict
 from glit.pipeline.retry import retry
 from glit.pipeline.stage_task import StageWorker
-from glit.planning.recipe import load_recipe, recipe_from_dict
 from glit.storage.store import Store
 from glit.training import setup
 from glit.training.config import TrainConfig

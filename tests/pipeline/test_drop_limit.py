@@ -13,8 +13,8 @@ from building import captions_only, data_bytes, noise
 import glit
 from glit.cli.options import shares
 from glit.errors import RunError, UserError
-from glit.executors.protocols import Tally
 from glit.pipeline import run
+from glit.pipeline.executors.protocols import Tally
 from glit.runtime.limits import Limits, drops_word
 
 
@@ -37,7 +37,7 @@ def one_ray(executor):
     """The Ray of this process, if it is wanted: else each of the command lines would start one."""
     with contextlib.ExitStack() as held:
         if executor == "ray":
-            from glit.executors.on_ray import RayExecutor
+            from glit.pipeline.executors.on_ray import RayExecutor
 
             held.callback(RayExecutor().close)
         yield

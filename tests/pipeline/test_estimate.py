@@ -11,7 +11,7 @@ from building import noise
 import glit
 from glit.errors import UserError
 from glit.pipeline import estimate as module
-from glit.work.timeline import StageTime, Timeline
+from glit.pipeline.work.timeline import StageTime, Timeline
 
 
 @pytest.fixture(scope="module")

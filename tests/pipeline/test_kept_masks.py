@@ -14,12 +14,12 @@ from pycocotools import mask as coco_masks
 from pycocotools.coco import COCO
 
 import glit
-from glit.backends.proposers.sa1b import read_masks
 from glit.data.rle import checked_mask, compress_rle, encode_rle, mask_text, read_rle
 from glit.data.schema import MASK
 from glit.dataset.row import masks_of
 from glit.dataset.row_checks import row_faults
 from glit.errors import RecipeError
+from glit.models.backends.proposers.sa1b import read_masks
 from glit.scenes import write_scenes
 from glit.view.samples import MASK_CELLS, sample
 

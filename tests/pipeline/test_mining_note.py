@@ -9,10 +9,10 @@ from adding import Notes, run_add
 from building import Counting, run_build
 from noticed import NOTICES, noticed, picture
 
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.mining_note import mining_note, note_mining
+from glit.pipeline.planning.recipe import load_recipe
 from glit.pipeline.retry import retry
-from glit.planning.recipe import load_recipe
 
 OVERRIDES = ["caption.backend=sidecar", "ingest.chunk_size=3"]
 HOW = " (--set rights.enabled=true says which, --set 'rights.drop=[\"mining_prohibited\"]' leaves them out)"

@@ -13,9 +13,9 @@ from fsspec.config import conf
 from glit.dataset.query import query
 from glit.dataset.verify import verify
 from glit.errors import StorageError, UserError
+from glit.pipeline.work import build_lock as one_build
+from glit.pipeline.work.build_lock import only_one_build, take
 from glit.storage.store import Store
-from glit.work import build_lock as one_build
-from glit.work.build_lock import only_one_build, take
 
 OVERRIDES = ["caption.backend=sidecar", "ingest.chunk_size=2", "propose.backend=grid"]
 

@@ -19,11 +19,11 @@ from glit.dataset.query import query
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import GlitError, StorageError, UserError
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.pipeline.status import status
+from glit.pipeline.work import build_lock as one_build
 from glit.storage.store import Store
-from glit.work import build_lock as one_build
 
 NUM = 4
 

@@ -9,7 +9,7 @@ import pytest
 from building import Counting, counts, data_bytes, quiet, run_build
 
 from glit.dataset.verify import verify
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.pipeline.status import status
 from glit.stages.propose import DetectRegions

@@ -10,8 +10,8 @@ from building import data_bytes, noise, quiet, run_build
 from chat_server import Server, ok
 
 from glit.errors import RunError, UserError
-from glit.executors.local import LocalExecutor
 from glit.pipeline import stage_task
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.runtime.limits import Limits
 

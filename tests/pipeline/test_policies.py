@@ -11,8 +11,8 @@ import pytest
 import yaml
 from building import captions_only, noise
 
+from glit.pipeline.work.build_lock import clean
 from glit.storage.store import Store
-from glit.work.build_lock import clean
 
 DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
 

@@ -11,11 +11,11 @@ import pytest
 from building import Counting, png, run_build, with_captions_beside
 from rich.console import Console
 
-from glit.backends.captioners.endpoint import reach
-from glit.backends.protocols import CaptionerConfig
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError, UserError
 from glit.models import int8
+from glit.models.backends.captioners.endpoint import reach
+from glit.models.backends.protocols import CaptionerConfig
 from glit.runtime.progress import StageProgress
 from glit.storage.store import Store
 from glit.view.report import overview

@@ -13,10 +13,10 @@ from building import counts, data_bytes, noise, png, quiet, run_build, tiny
 from glit.dataset.manifest import read_manifest
 from glit.dataset.verify import verify
 from glit.errors import RunError
-from glit.executors.local import LocalExecutor
 from glit.pipeline import publish
+from glit.pipeline.executors.local import LocalExecutor
+from glit.pipeline.planning.recipe import load_recipe
 from glit.pipeline.retry import retry
-from glit.planning.recipe import load_recipe
 from glit.storage.store import Store
 
 

@@ -16,12 +16,12 @@ from PIL import Image
 from glit.dataset.manifest import read_manifest
 from glit.dataset.verify import verify
 from glit.errors import RunError, UserError
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.pipeline.stage_task import StageWorker
 from glit.pipeline.status import status
+from glit.pipeline.work.state import Retry, read_state
 from glit.storage.store import Store
-from glit.work.state import Retry, read_state
 
 IN_PARTS = ["caption.backend=sidecar", "ingest.chunk_size=2"]
 LARGE_ONES = ["caption.backend=sidecar", "ingest.min_side=32"]

@@ -19,7 +19,7 @@ from PIL import Image
 from glit.dataset.manifest import read_manifest
 from glit.dataset.verify import verify
 from glit.errors import DamagedTableError, InputError, RecipeError, RunError, UserError
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.pipeline.status import status
 from glit.storage.store import Store
@@ -117,8 +117,8 @@ def test_limit(scenes, tmp_path):
 
 
 def test_one_build_at_a_time(scenes, tmp_path):
+    from glit.pipeline.work.build_lock import only_one_build
     from glit.storage.store import Store
-    from glit.work.build_lock import only_one_build
 
     with (
         only_one_build(Store(tmp_path / "out" / "work")),

@@ -12,10 +12,10 @@ import glit
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import InputError, RecipeError, UserError
-from glit.executors.local import LocalExecutor
 from glit.pipeline.add import add
+from glit.pipeline.executors.local import LocalExecutor
+from glit.pipeline.planning.recipe import load_recipe
 from glit.pipeline.retry import retry
-from glit.planning.recipe import load_recipe
 
 LONG = "A red circle on the left. A blue square on the right."
 

@@ -9,12 +9,12 @@ import pytest
 from building import data_bytes, run_build
 from rich.console import Console
 
-from glit.backends.proposers.sam import SamDetector, SamOptions, cpu_seconds
-from glit.backends.protocols import ProposerConfig
+from glit.models.backends.proposers.sam import SamDetector, SamOptions, cpu_seconds
+from glit.models.backends.protocols import ProposerConfig
 from glit.models.weights import Resolved
 from glit.pipeline import stage_task
+from glit.pipeline.planning.recipe import load_recipe
 from glit.pipeline.status import status
-from glit.planning.recipe import load_recipe
 from glit.recipes.config import identity
 from glit.runtime import progress as progress_module
 from glit.runtime.progress import StageProgress

@@ -9,11 +9,11 @@ from chat_server import Server
 from glit.errors import RunError
 from glit.inputs.lookup import BroughtCaptions
 from glit.pipeline import stage_task
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.recipe import load_recipe
+from glit.pipeline.work import tables
+from glit.pipeline.work.folder import Work
 from glit.recipes.resources import mini_model
 from glit.storage.store import Store
-from glit.work import tables
-from glit.work.folder import Work
 
 GB = 1_000_000_000
 

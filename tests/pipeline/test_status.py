@@ -8,7 +8,7 @@ import pytest
 from building import edit_state, quiet
 
 from glit.errors import DamagedTableError, UserError
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.pipeline.status import _shipped_nothing, status
 

@@ -7,8 +7,8 @@ from building import data_bytes, noise, run_build
 from chat_server import Server
 
 import glit
-from glit.backends.protocols import Meter
 from glit.errors import RunError, StoppedError, UserError
+from glit.models.backends.protocols import Meter
 from glit.pipeline import stage_task
 from glit.runtime.limits import Limits
 

@@ -8,7 +8,7 @@ import pytest
 from building import run_build
 
 from glit.errors import RunError, WeightsError
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
 from glit.recipes.resources import mini_model
 
 

@@ -9,16 +9,16 @@ import pytest
 from building import Counting, run_build
 from chat_server import Server, ok
 
-from glit.backends.captioners import CAPTIONERS
-from glit.backends.protocols import RawCaption
 from glit.data.records import Drop, Sample
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import RecipeError
 from glit.images import decode
+from glit.models.backends.captioners import CAPTIONERS
+from glit.models.backends.protocols import RawCaption
 from glit.models.weights import resolve
-from glit.planning.prompts import further_prompts, read_prompt
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.prompts import further_prompts, read_prompt
+from glit.pipeline.planning.recipe import load_recipe
 from glit.recipes.resources import default_prompt
 from glit.stages.caption import CaptionConfig, WriteCaptions
 from glit.text.sentences import make_splitter

@@ -11,11 +11,11 @@ from huggingface_hub import constants
 
 from glit.dataset.manifest import read_manifest
 from glit.errors import UserError, WeightsError
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
+from glit.pipeline.planning.lock import Lock, lock_text, read_lock
+from glit.pipeline.planning.recipe import load_recipe
 from glit.pipeline.retry import retry
 from glit.plain import as_plain
-from glit.planning.lock import Lock, lock_text, read_lock
-from glit.planning.recipe import load_recipe
 from glit.recipes.resources import mini_model
 from glit.storage.store import Store
 

@@ -10,16 +10,16 @@ import pytest
 import torch
 from building import plan_of, run_build
 
-from glit.backends import base
-from glit.backends.captioners import kinds
-from glit.backends.captioners.kinds import refuse_no_captioner
-from glit.backends.matchers import clip
-from glit.backends.proposers import yolos
 from glit.errors import RecipeError, UserError, WeightsError
-from glit.executors.local import LocalExecutor
+from glit.models.backends import base
+from glit.models.backends.captioners import kinds
+from glit.models.backends.captioners.kinds import refuse_no_captioner
+from glit.models.backends.matchers import clip
+from glit.models.backends.proposers import yolos
 from glit.models.device import torch_dtype
 from glit.models.weights import Resolved, manifest
-from glit.planning.recipe import load_recipe
+from glit.pipeline.executors.local import LocalExecutor
+from glit.pipeline.planning.recipe import load_recipe
 from glit.recipes.resources import mini_model
 from glit.training.accelerated import open_accelerator
 from glit.training.config import TrainConfig

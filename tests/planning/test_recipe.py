@@ -2,8 +2,8 @@ import pytest
 
 from glit.errors import RecipeError
 from glit.evaluation.config import EvaluateConfig
-from glit.planning.prompts import read_prompt
-from glit.planning.recipe import load_recipe, load_table, recipe_from_dict
+from glit.pipeline.planning.prompts import read_prompt
+from glit.pipeline.planning.recipe import load_recipe, load_table, recipe_from_dict
 from glit.recipes.config import is_enabled
 from glit.recipes.resources import builtin_recipes
 from glit.training.config import TrainConfig

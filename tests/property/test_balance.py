@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from glit.dataset.verify import verify
 from glit.errors import RunError
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
 
 KINDS = ("good", "repeat", "corrupt", "empty", "link", "silent")
 """A good image, one with the bytes of the first, three that cannot be read, one without caption."""

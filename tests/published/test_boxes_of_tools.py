@@ -23,7 +23,7 @@ from glit.data.polygons import segmentation_text
 from glit.dataset.reader import Dataset
 from glit.dataset.row import masks_of
 from glit.errors import InputError
-from glit.importers import import_captions
+from glit.inputs.importers import import_captions
 from glit.runtime.progress import StageProgress
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")  # pycocotools
@@ -87,7 +87,7 @@ def test_images_read_are_told_now_and_then_and_a_thousand_missing_ones_named(
         ],
     }
     source = write(tmp_path / "instances.json", json.dumps(values))
-    monkeypatch.setattr("glit.importers._TOLD_EVERY", 400)
+    monkeypatch.setattr("glit.inputs.importers._TOLD_EVERY", 400)
     told = []
     progress = StageProgress(Console(file=io.StringIO()), listeners=[told.append])
     found = import_captions(

@@ -15,10 +15,10 @@ import glit
 from glit.errors import InputError
 from glit.evaluation.readers.boxes import class_boxes, expressions
 from glit.evaluation.readers.questions import read_questions
-from glit.importers import import_captions
+from glit.inputs.importers import import_captions
+from glit.inputs.published import FORMATS
+from glit.inputs.published.user_regions import read_regions
 from glit.inputs.user_captions import read_captions
-from glit.published import FORMATS
-from glit.published.user_regions import read_regions
 
 IMAGES = [{"id": n, "file_name": f"{n}.png", "width": 100, "height": 100} for n in (1, 2)]
 BOX = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [10, 10, 40, 20]}

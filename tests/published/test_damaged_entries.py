@@ -12,8 +12,8 @@ from building import json_lines, png
 
 import glit
 from glit.errors import InputError
-from glit.importers import import_captions
-from glit.published import FORMATS, measured, read_annotations
+from glit.inputs.importers import import_captions
+from glit.inputs.published import FORMATS, measured, read_annotations
 
 IMAGE = {"id": 1, "file_name": "a.png", "width": 48, "height": 40}
 BOX = {"bbox": [1, 2, 9, 9], "phrase": "cup"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from glit.data import json_files as files
 from glit.errors import InputError
-from glit.published import read_annotations
+from glit.inputs.published import read_annotations
 
 
 def test_a_long_array_is_read_no_further_than_asked(tmp_path: Path, monkeypatch) -> None:

@@ -12,8 +12,8 @@ from building import json_lines, png, run_build
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
 from glit.exporters import export
-from glit.importers import import_captions
-from glit.published import read_annotations
+from glit.inputs.importers import import_captions
+from glit.inputs.published import read_annotations
 
 PHOTOS = "../DCI/dataset/densely_captioned_images/photos"
 

@@ -16,7 +16,7 @@ import glit
 from glit import api
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
-from glit.importers import import_captions
+from glit.inputs.importers import import_captions
 
 SIZE = (200, 150)
 BOXES = [[10.0, 12.0, 60.0, 50.0], [120.0, 90.0, 70.0, 50.0], [60.0, 100.0, 50.0, 45.0]]

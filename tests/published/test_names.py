@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from building import json_lines, png
 
-from glit.importers import import_captions
+from glit.inputs.importers import import_captions
+from glit.inputs.published.files import with_suffix
 from glit.inputs.source import entries, find_source
 from glit.inputs.user_captions import read_captions
-from glit.published.files import with_suffix
 from glit.storage.members import spelt_on_disk
 
 

@@ -11,7 +11,7 @@ from annotations import conversations, found, touch
 from glit.errors import InputError
 from glit.evaluation.collection import open_collection
 from glit.evaluation.config import EvaluateConfig
-from glit.published import measured, read_annotations
+from glit.inputs.published import measured, read_annotations
 
 
 def test_the_limit_comes_before_images_are_looked_for(tmp_path: Path) -> None:

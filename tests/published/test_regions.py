@@ -18,8 +18,8 @@ import glit
 from glit.cli.main import app
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
-from glit.importers import import_captions, regions_file
-from glit.published import FORMATS
+from glit.inputs.importers import import_captions, regions_file
+from glit.inputs.published import FORMATS
 
 CAPTION = "Two guys with shaggy hair look at a dog."
 

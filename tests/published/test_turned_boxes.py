@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from building import json_lines, png
 
-from glit.importers import import_captions
+from glit.inputs.importers import import_captions
+from glit.inputs.published import FORMATS
+from glit.inputs.published.user_regions import read_regions
 from glit.inspection.sources import open_source
-from glit.published import FORMATS
-from glit.published.user_regions import read_regions
 
 UPRIGHT, TURNED = (30, 50, 130, 70), (70, 10, 90, 110)
 

@@ -11,7 +11,7 @@ from box_imports import taken, write
 from building import png
 
 from glit.errors import InputError
-from glit.importers import Imported
+from glit.inputs.importers import Imported
 
 BOX = {"box_xyxyn": [0.4, 0.4, 0.6, 0.6], "label": "cat"}
 

@@ -13,10 +13,10 @@ from building import plan_of
 
 from glit.cli import main as command_line
 from glit.errors import MissingExtraError
-from glit.executors import choice
 from glit.installation import DISTRIBUTION, install_command
 from glit.models.weights import resolve
-from glit.planning.recipe import load_recipe
+from glit.pipeline.executors import choice
+from glit.pipeline.planning.recipe import load_recipe
 from glit.recipes import resources
 from glit.recipes.extras import MODULES, extra_with, require, require_all
 from glit.stages import flow

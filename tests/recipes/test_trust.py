@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from glit.cli.main import app
 from glit.errors import RecipeError
 from glit.evaluation.config import EvaluateConfig
-from glit.planning.recipe import load_recipe, load_table, read_tables
+from glit.pipeline.planning.recipe import load_recipe, load_table, read_tables
 from glit.recipes import trust
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_steps

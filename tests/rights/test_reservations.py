@@ -7,9 +7,9 @@ import json
 import pytest
 
 from glit.errors import InputError
-from glit.rights import read_reservations
-from glit.rights.cbor import read_cbor
-from glit.rights.reservations import matches
+from glit.inputs.rights import read_reservations
+from glit.inputs.rights.cbor import read_cbor
+from glit.inputs.rights.reservations import matches
 
 
 @pytest.mark.parametrize(

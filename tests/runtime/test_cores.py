@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from glit.executors import open_executor
+from glit.pipeline.executors import open_executor
 from glit.runtime import cores
 
 
@@ -56,6 +56,8 @@ def test_a_step_of_slurm_with_fewer_cores_than_its_job(machine, monkeypatch, job
 
 
 def test_a_build_tells_of_it(machine, monkeypatch):
-    monkeypatch.setattr("glit.executors.unused_allocation", lambda: "Slurm gave this process 1")
+    monkeypatch.setattr(
+        "glit.pipeline.executors.unused_allocation", lambda: "Slurm gave this process 1"
+    )
     with pytest.warns(UserWarning, match="Slurm gave this process 1"), open_executor("local"):
         pass

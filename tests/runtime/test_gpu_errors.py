@@ -11,9 +11,9 @@ import torch
 
 from glit.data.records import Drop
 from glit.errors import RunError
-from glit.executors import local
-from glit.executors.local import LocalExecutor
-from glit.executors.protocols import Job, Resources, Tally
+from glit.pipeline.executors import local
+from glit.pipeline.executors.local import LocalExecutor
+from glit.pipeline.executors.protocols import Job, Resources, Tally
 from glit.runtime.gpu_errors import is_out_of_memory, ruins_process
 from glit.stages.base import isolate
 

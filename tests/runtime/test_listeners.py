@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import glit
 from glit.errors import StoppedError, UserError
-from glit.executors.protocols import Heartbeat
+from glit.pipeline.executors.protocols import Heartbeat
 from glit.runtime import progress
 from glit.runtime.listeners import json_lines, prometheus
 from glit.runtime.progress import null_progress

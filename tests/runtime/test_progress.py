@@ -9,9 +9,9 @@ import pytest
 from building import run_build
 from rich.console import Console
 
-from glit.executors.local import LocalExecutor
-from glit.executors.protocols import Heartbeat
 from glit.pipeline import stage_task
+from glit.pipeline.executors.local import LocalExecutor
+from glit.pipeline.executors.protocols import Heartbeat
 from glit.runtime import progress as progress_module
 from glit.runtime.progress import StageProgress
 

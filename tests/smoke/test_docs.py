@@ -26,7 +26,7 @@ from warm import Warm, needs_a_shell
 from glit.cli import options
 from glit.cli.main import app
 from glit.evaluation.config import EvaluateConfig
-from glit.planning.recipe import load_recipe, load_table
+from glit.pipeline.planning.recipe import load_recipe, load_table
 from glit.recipes.config import Choice
 from glit.recipes.resources import builtin_recipes
 from glit.stages import all_reasons, all_steps

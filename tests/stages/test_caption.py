@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from building import json_lines
 
-from glit.backends.protocols import RawCaption
 from glit.data.records import Drop, Sample, Token
 from glit.errors import RecipeError, UserError
+from glit.models.backends.protocols import RawCaption
 from glit.stages.caption import (
     CaptionConfig,
     WriteCaptions,

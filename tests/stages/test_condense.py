@@ -12,7 +12,7 @@ from chat_server import Server, ok
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import RecipeError, RunError, UserError
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.stages.condense import CondenseConfig
 from glit.text.condensed import condensed_text, invented_words

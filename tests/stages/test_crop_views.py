@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.recipe import load_recipe
 from glit.stages.crop_views import grown, spotlights
 from glit.stages.score import ScoreConfig
 

@@ -9,7 +9,7 @@ from building import plan_of
 
 import glit
 from glit.errors import RecipeError
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.recipe import load_recipe
 
 
 @pytest.fixture(scope="module")

@@ -165,7 +165,7 @@ class Told:
     """A grounder that answers what it is told."""
 
     def __init__(self, *boxes: tuple[float, float, float, float], masks=()) -> None:
-        from glit.backends.protocols import PhraseDetections
+        from glit.models.backends.protocols import PhraseDetections
 
         scores = np.linspace(0.9, 0.5, len(boxes), dtype=np.float32)
         self.answer = PhraseDetections(

@@ -8,8 +8,8 @@ import threading
 from building import png, run_build, with_captions_beside
 
 from glit.data.records import Sample
-from glit.executors.local import LocalExecutor
 from glit.images import decode
+from glit.pipeline.executors.local import LocalExecutor
 from glit.stages import image_source
 from glit.stages.image_source import ImageSource, loaded_batches
 from glit.storage.store import Store

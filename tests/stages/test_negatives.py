@@ -13,7 +13,7 @@ from chat_server import Server, ok
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import RecipeError
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.stages.negatives import NegativesConfig
 from glit.text.negatives import KINDS

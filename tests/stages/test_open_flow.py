@@ -18,9 +18,9 @@ from glit.dataset.query import query
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import RecipeError
-from glit.executors.local import LocalExecutor
 from glit.exporters import EXPORTERS
 from glit.pipeline.add import add
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.pipeline.status import status
 from glit.recipes.config import is_enabled

@@ -6,7 +6,7 @@ from scored import sentences
 
 from glit.data.records import Box, Region, Sample, Scores
 from glit.errors import RecipeError
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.recipe import load_recipe
 from glit.stages.pair import PairConfig, PairStage
 
 

@@ -11,14 +11,14 @@ import torch
 from building import quiet, run_build
 from PIL import Image, ImageFilter
 
-from glit.backends.classifiers import ImageClassifier
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import RecipeError, UserError
-from glit.executors.local import LocalExecutor
 from glit.images import decode
+from glit.models.backends.classifiers import ImageClassifier
 from glit.models.weights import Resolved
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.stages.quality import QualityConfig
 

@@ -12,9 +12,9 @@ from glit.dataset.query import query
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import RecipeError
-from glit.executors.local import LocalExecutor
+from glit.inputs.rights.signature import check_signature
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
-from glit.rights.signature import check_signature
 
 ON = ("rights.enabled=true", "caption.backend=sidecar")
 CLEAN, SAYS_NO, MADE, SIGNED, BROKEN = (
@@ -171,7 +171,7 @@ def test_verify_finds_values_that_are_none(whole, tmp_path):
     import pyarrow.parquet as pq
 
     from glit.dataset.row_checks import row_faults
-    from glit.rights import RIGHTS
+    from glit.inputs.rights import RIGHTS
 
     table = pq.read_table(f"{whole.path}/data", columns=["rights"])
     assert list(row_faults(table)) == []

@@ -12,9 +12,9 @@ from glit.data.records import Caption, Sample
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import RecipeError, UserError
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
+from glit.pipeline.planning.recipe import load_recipe
 from glit.pipeline.retry import retry
-from glit.planning.recipe import load_recipe
 from glit.text.sentences import make_splitter
 
 SHORT = "caption.short=first_sentence"

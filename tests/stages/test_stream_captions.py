@@ -10,10 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from glit.backends.captioners.async_captioner import ContinuousBase
-from glit.backends.protocols import RawCaption
 from glit.data.records import Drop, Sample
 from glit.errors import RunError
+from glit.models.backends.captioners.async_captioner import ContinuousBase
+from glit.models.backends.protocols import RawCaption
 from glit.stages.caption import CaptionConfig, WriteCaptions
 from glit.text.sentences import make_splitter
 

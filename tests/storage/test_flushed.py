@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from glit.corrections.journal import Journal, State
-from glit.label.verdicts import JudgedPair, add_verdict
+from glit.review.corrections.journal import Journal, State
+from glit.review.label.verdicts import JudgedPair, add_verdict
 from glit.storage.store import Store
 from glit.verdicts import lines
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glit.clip.random_clip import TINY
+from glit.models.clip.random_clip import TINY
 from tools.measure import train as bench
 
 

@@ -14,7 +14,7 @@ from pretend_cuda import pretend_cuda
 from rich.console import Console
 
 from glit.bench.harness import Ended, note, record, recorded
-from glit.executors.process import borrowed_process
+from glit.pipeline.executors.process import borrowed_process
 from glit.runtime.tables import markdown, show
 from tools.measure.gpu import __main__ as command
 from tools.measure.gpu.__main__ import PARTS, page, run_part

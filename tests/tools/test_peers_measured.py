@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 
-from glit.clip.random_clip import TINY
+from glit.models.clip.random_clip import TINY
 from glit.runtime.tables import markdown
 from tools.measure import peers
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from glit.clip.preprocess import crop
 from glit.dataset.local_pairs import LocalPair
+from glit.models.clip.preprocess import crop
 from glit.training.augment import Augmentation, draw_augmentation
 from glit.training.config import TrainConfig
 from glit.training.setup import prepare

@@ -15,11 +15,11 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from glit.clip.image_processor import read_preprocessing
-from glit.clip.kinds import open_model
-from glit.clip.position import Position, read_position
-from glit.clip.runs import find_model, model_of_run
 from glit.errors import RunError, WeightsError
+from glit.models.clip.image_processor import read_preprocessing
+from glit.models.clip.kinds import open_model
+from glit.models.clip.position import Position, read_position
+from glit.models.clip.runs import find_model, model_of_run
 from glit.training.checkpoint import Checkpoints, read_module, write_module
 from glit.training.config import TrainConfig
 from glit.training.loop import train

@@ -10,11 +10,11 @@ import torch
 from random_dataset import WORDS
 from safetensors.torch import load_file, save_file
 
-from glit.clip.folder import TOKENIZER_FILES
-from glit.clip.kinds import open_model
-from glit.clip.random_clip import TINY, write_random_clip
-from glit.clip.text_window import stretch_model
 from glit.errors import InputError, UserError, WeightsError
+from glit.models.clip.folder import TOKENIZER_FILES
+from glit.models.clip.kinds import open_model
+from glit.models.clip.random_clip import TINY, write_random_clip
+from glit.models.clip.text_window import stretch_model
 from glit.training.config import TrainConfig
 from glit.training.interpolate import interpolate
 from glit.training.loop import train

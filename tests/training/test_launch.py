@@ -15,8 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from glit.clip.position import read_position
 from glit.errors import UserError
+from glit.models.clip.position import read_position
 from glit.recipes import trust
 from glit.recipes.toml_tables import trusted_tables
 from glit.runtime import ranks

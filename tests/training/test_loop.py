@@ -17,9 +17,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoProcessor, CLIPModel
 
-from glit.clip.position import read_position
-from glit.clip.runs import model_of_run
 from glit.errors import InputError, RecipeError, RunError, UserError, WeightsError
+from glit.models.clip.position import read_position
+from glit.models.clip.runs import model_of_run
 from glit.training import loop
 from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig

@@ -12,11 +12,11 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import CLIPModel
 
-from glit.clip.kinds import open_model
-from glit.clip.text_window import stretch_model
 from glit.errors import InputError, MissingExtraError, RecipeError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.run import evaluate
+from glit.models.clip.kinds import open_model
+from glit.models.clip.text_window import stretch_model
 from glit.training.config import TrainConfig
 from glit.training.loop import train
 from glit.training.lora import add_adapters, merged
@@ -129,7 +129,7 @@ def test_adapters_alone_learn_and_merging_changes_no_answer(tiny_clip, make_data
 
 
 def test_the_run_says_how_many_parameters_it_learns(tiny_clip, make_dataset, tmp_path) -> None:
-    """Towers of two blocks, 32 wide inside and 64 in the MLP: see glit.clip.random_clip.TINY."""
+    """Towers of two blocks, 32 wide inside and 64 in the MLP: see glit.models.clip.random_clip.TINY."""
     settings = config(tiny_clip, objective="clip", lock_image=True, unlocked_blocks=1, max_steps=1)
     train(settings, str(make_dataset(8)), tmp_path / "run")
     found = json.loads((tmp_path / "run" / "run.json").read_text())["parameters"]

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from glit.clip.pooling import patch_mask
-from glit.clip.preprocess import fit_boxes, touched_patches
 from glit.data.rle import decode_rle, mask_text, read_rle
 from glit.dataset.local_pairs import local_pairs
 from glit.dataset.reader import Dataset
 from glit.errors import DatasetError, InputError, RecipeError
+from glit.models.clip.pooling import patch_mask
+from glit.models.clip.preprocess import fit_boxes, touched_patches
 from glit.stages.propose import KeepMasks
 from glit.training.augment import Augmentation
 from glit.training.config import TrainConfig

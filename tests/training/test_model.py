@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from transformers import CLIPModel
 
-from glit.clip.encoder import ClipEncoder
-from glit.clip.pooling import patch_mask
-from glit.clip.preprocess import crop, fit_image
-from glit.clip.text_window import stretch_model
 from glit.dataset.reader import Dataset
 from glit.images import decode
+from glit.models.clip.encoder import ClipEncoder
+from glit.models.clip.pooling import patch_mask
+from glit.models.clip.preprocess import crop, fit_image
+from glit.models.clip.text_window import stretch_model
 from glit.training.batch import Batch, collate
 from glit.training.model import TrainedModel
 from glit.training.objective import InputSpec

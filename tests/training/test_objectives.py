@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from made_features import DISTINCT, SCALE, at, objective_of, random_features
 
 from glit.errors import RecipeError
-from glit.planning.recipe import load_table
+from glit.pipeline.planning.recipe import load_table
 from glit.training.config import TrainConfig
 from glit.training.objectives.finelip import FineLip
 from glit.training.objectives.goal import FastGoal

@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from glit.clip.encoder import ClipEncoder
-from glit.clip.image_processor import CLIP_MEAN, CLIP_STD
-from glit.clip.kinds import open_model
 from glit.errors import RecipeError
+from glit.models.clip.encoder import ClipEncoder
+from glit.models.clip.image_processor import CLIP_MEAN, CLIP_STD
+from glit.models.clip.kinds import open_model
 from glit.training.config import TrainConfig
 from glit.training.loop import train
 from glit.training.model import TrainedModel

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from glit.errors import InputError, RecipeError
-from glit.planning.recipe import known_tables
+from glit.pipeline.planning.recipe import known_tables
 from glit.training.config import TrainConfig
 from glit.training.loop import train
 from glit.training.objectives.goal import FastGoal

@@ -15,9 +15,9 @@ from faulty_proxy import times
 from fsspec.config import conf
 
 from glit.errors import RunError, StorageError, UserError
+from glit.pipeline.work import build_lock as one_build
+from glit.pipeline.work.build_lock import BEAT_S, DEAD_AFTER_S, only_one_build, take
 from glit.storage.store import Store
-from glit.work import build_lock as one_build
-from glit.work.build_lock import BEAT_S, DEAD_AFTER_S, only_one_build, take
 
 
 @pytest.fixture(params=["memory", "s3"])

@@ -9,8 +9,8 @@ import pytest
 from glit.dataset.verify import verify
 from glit.errors import UserError
 from glit.pipeline.status import status
+from glit.pipeline.work.build_lock import clean, only_one_build
 from glit.storage.store import Store
-from glit.work.build_lock import clean, only_one_build
 
 
 def test_clean_leaves_a_dataset_that_verifies(built_copy):

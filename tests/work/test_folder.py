@@ -7,7 +7,7 @@ import pytest
 from building import Counting, run_build
 
 from glit.dataset.verify import verify
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
 from glit.scenes import write_scenes
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from building import Counting, counts, png, quiet, run_build, with_captions_beside
 
-from glit.executors.local import LocalExecutor
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.storage.store import Store
 

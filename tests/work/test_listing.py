@@ -5,9 +5,9 @@ import pytest
 
 from glit.errors import InputError
 from glit.inputs.source import entries, find_source
+from glit.pipeline.work.listing import read_chunk, read_chunks, write_listing
+from glit.pipeline.work.scan import gathered
 from glit.storage.store import Entry, Store
-from glit.work.listing import read_chunk, read_chunks, write_listing
-from glit.work.scan import gathered
 
 
 def fill(folder, *names):

@@ -8,12 +8,11 @@ import pytest
 from building import data_bytes, quiet, run_build
 
 from glit.errors import UserError
-from glit.executors.local import LocalExecutor
 from glit.pipeline.add import add
+from glit.pipeline.executors.local import LocalExecutor
 from glit.pipeline.retry import retry
 from glit.pipeline.status import status
-from glit.storage.store import Store
-from glit.work.state import (
+from glit.pipeline.work.state import (
     BuildState,
     Published,
     Retry,
@@ -23,6 +22,7 @@ from glit.work.state import (
     read_state,
     write_state,
 )
+from glit.storage.store import Store
 
 
 def a_state() -> BuildState:

@@ -11,16 +11,16 @@ import pytest
 
 from glit.data.records import Box, Drop, Region, Sample
 from glit.errors import DamagedTableError, RunError
-from glit.stages.propose import ProposeStage
-from glit.storage.checksummed_parquet import SealError, read_sealed, write_sealed
-from glit.storage.store import Store
-from glit.work.tables import (
+from glit.pipeline.work.tables import (
     drops_by_reason,
     read_counts,
     read_table,
     stage_table,
     sum_counts,
 )
+from glit.stages.propose import ProposeStage
+from glit.storage.checksummed_parquet import SealError, read_sealed, write_sealed
+from glit.storage.store import Store
 
 
 def sample(name: str) -> Sample:

@@ -11,9 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glit.cli.timeline import timeline_lines
-from glit.executors.protocols import BusyInterval, Resources
+from glit.pipeline.executors.protocols import BusyInterval, Resources
+from glit.pipeline.work.timeline import (
+    Timeline,
+    TimelineWriter,
+    rate_per_s,
+    read_timelines,
+    seconds_left,
+)
 from glit.storage.store import Store
-from glit.work.timeline import Timeline, TimelineWriter, rate_per_s, read_timelines, seconds_left
 
 
 def stretch(start_s, stop_s):

@@ -11,10 +11,10 @@ from building import Counting, run_build, with_captions_beside
 
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.recipe import load_recipe
+from glit.pipeline.work import state as versions
+from glit.pipeline.work.state import versions_of
 from glit.recipes.extras import DISTRIBUTIONS, MODULES
-from glit.work import state as versions
-from glit.work.state import versions_of
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def test_a_step_brings_its_packages(monkeypatch, override, named, wanted):
 
 
 def test_every_extra_of_a_backend_has_its_packages():
-    from glit.backends.captioners import CAPTIONERS
-    from glit.backends.matchers import MATCHERS
-    from glit.backends.proposers import PROPOSERS
+    from glit.models.backends.captioners import CAPTIONERS
+    from glit.models.backends.matchers import MATCHERS
+    from glit.models.backends.proposers import PROPOSERS
 
     backends = [*CAPTIONERS.values(), *MATCHERS.values(), *PROPOSERS.values()]
     asked = {extra for backend in backends for extra in backend.extras}

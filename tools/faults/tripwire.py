@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from glit.backends.captioners.transformers_generate import TransformersCaptioner
-from glit.backends.protocols import RawCaption
+from glit.models.backends.captioners.transformers_generate import TransformersCaptioner
+from glit.models.backends.protocols import RawCaption
 from glit.pipeline.stage_task import StageWorker
 from glit.storage.store import Store
 

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from glit.corrections.journal import Journal, State
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import GlitError
+from glit.review.corrections.journal import Journal, State
 from glit.scenes.write import write_scenes
 from tools.faults.run import digests
 from tools.forked import ended, start, warm_up

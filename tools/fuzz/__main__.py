@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from glit.clip.random_clip import TINY, write_random_clip
+from glit.models.clip.random_clip import TINY, write_random_clip
 from tools.fuzz.hunt import hunt
 from tools.fuzz.targets import targets
 

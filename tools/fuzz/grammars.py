@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from glit.backends.base import Backend
-from glit.clip.image_processor import read_preprocessing
-from glit.clip.kinds import open_model
-from glit.clip.preprocess import fit_image
 from glit.dataset.query import query
 from glit.errors import GlitError
-from glit.planning.recipe import load_recipe
+from glit.models.backends.base import Backend
+from glit.models.clip.image_processor import read_preprocessing
+from glit.models.clip.kinds import open_model
+from glit.models.clip.preprocess import fit_image
+from glit.pipeline.planning.recipe import load_recipe
 from glit.recipes.config import identity
 from glit.stages import all_steps
 

@@ -28,7 +28,6 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from glit.api import evaluate, export, open_dataset, train
-from glit.clip import kinds
 from glit.dataset.manifest import describe_data_file, describe_file
 from glit.dataset.query import query
 from glit.dataset.reader import Dataset
@@ -36,6 +35,7 @@ from glit.dataset.verify import verify
 from glit.errors import GlitError
 from glit.exporters import EXPORTERS
 from glit.models import tokenizer
+from glit.models.clip import kinds
 from glit.plain import as_plain
 from glit.view.explain import explain
 from glit.view.report import write_report

@@ -19,24 +19,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from glit.backends.proposers.sa1b import Sa1bReader
-from glit.backends.protocols import ProposerConfig
 from glit.dataset.reader import Dataset
 from glit.dataset.verify import verify
 from glit.errors import GlitError
 from glit.images import ImageError, decode
-from glit.importers import import_captions, regions_file
 from glit.inputs.files import ImageFiles
+from glit.inputs.importers import import_captions, regions_file
+from glit.inputs.published.user_regions import read_regions
 from glit.inputs.region_file import read_region_file
 from glit.inputs.source import entries, find_source
 from glit.inputs.user_captions import read_captions
-from glit.label.verdicts import read_verdicts
+from glit.models.backends.proposers.sa1b import Sa1bReader
+from glit.models.backends.protocols import ProposerConfig
 from glit.models.tokenizer import TextTokenizer
 from glit.models.weights import resolve
-from glit.planning.lock import read_lock
-from glit.planning.recipe import load_recipe
-from glit.published.user_regions import read_regions
+from glit.pipeline.planning.lock import read_lock
+from glit.pipeline.planning.recipe import load_recipe
+from glit.pipeline.work.tables import read_table
 from glit.recipes.resources import builtin_calibrations, builtin_recipes
+from glit.review.label.verdicts import read_verdicts
 from glit.rules.calibration import read_calibration
 from glit.stages.ingest import IngestConfig, ingest
 from glit.stages.split import SplitConfig, SplitStage
@@ -45,7 +46,6 @@ from glit.storage.members import stem
 from glit.storage.store import Entry, Store
 from glit.text.faults import caption_fault
 from glit.view.page_file import json_for_html
-from glit.work.tables import read_table
 from tools.fuzz import grammars
 from tools.fuzz.strangers import WHOLE, Strangers
 

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
-from glit.attaching.align import Aligned, Looks, align, looks_of
-from glit.attaching.features import require_opencv
-from glit.attaching.lookup import Index, describe_found, describe_published
+from glit.curate.attaching.align import Aligned, Looks, align, looks_of
+from glit.curate.attaching.annotations import thumbnail
+from glit.curate.attaching.features import require_opencv
+from glit.curate.attaching.lookup import Index, describe_found, describe_published
 from glit.data.geometry import iou
-from glit.exporters.annotations import thumbnail
 from glit.images import decode
 from glit.runtime.tables import Table, markdown
 from glit.scenes.layout import draw_scene

@@ -18,19 +18,19 @@ import pyarrow.parquet as pq
 import torch
 from rich.console import Console
 
-from glit.backends.captioners.transformers_generate import TransformersCaptioner
-from glit.backends.matchers.clip import ClipMatcher
-from glit.backends.proposers.yolos import YolosDetector
 from glit.bench.harness import Row
-from glit.executors.local import to_its_end
-from glit.executors.process import prepare_own_process
-from glit.executors.protocols import Job
 from glit.images import decode
 from glit.inputs.source import Source
+from glit.models.backends.captioners.transformers_generate import TransformersCaptioner
+from glit.models.backends.matchers.clip import ClipMatcher
+from glit.models.backends.proposers.yolos import YolosDetector
 from glit.pipeline.build import BuildRequest, build
-from glit.planning.inputs import Inputs
-from glit.planning.plan import make_plan
-from glit.planning.recipe import load_recipe
+from glit.pipeline.executors.local import to_its_end
+from glit.pipeline.executors.process import prepare_own_process
+from glit.pipeline.executors.protocols import Job
+from glit.pipeline.planning.inputs import Inputs
+from glit.pipeline.planning.plan import make_plan
+from glit.pipeline.planning.recipe import load_recipe
 from glit.runtime.progress import StageProgress
 from glit.scenes import write_scenes
 from glit.stages.plan import Recipe

@@ -18,10 +18,10 @@ from typing import Any, Protocol, cast
 
 from ray.exceptions import RayActorError
 
-from glit.executors import on_ray, ray_actor, ray_pool, ray_suspect
-from glit.executors.protocols import Heartbeat, Resources, Tally
+from glit.pipeline.executors import on_ray, ray_actor, ray_pool, ray_suspect
+from glit.pipeline.executors.protocols import Heartbeat, Resources, Tally
+from glit.pipeline.work import timeline
 from glit.runtime import progress
-from glit.work import timeline
 
 _START_S = {"cuda": 90.0, "cpu": 10.0}
 

@@ -17,7 +17,7 @@ from glit.bench.harness import Row, write_report
 from glit.bench.scenes import build_scenes
 from glit.dataset.recorded_rules import scores_of
 from glit.errors import InputError
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.recipe import load_recipe
 from glit.recipes.config import as_table
 from glit.rules.calibration import Calibration
 from glit.runtime.tables import Page, Table, markdown, with_half_range

@@ -25,7 +25,7 @@ from PIL import Image
 
 from glit.bench.harness import Row, write_report
 from glit.bench.machine import describe_machine, peak_mb
-from glit.clip.random_clip import VIT_B_16, write_random_clip
+from glit.models.clip.random_clip import VIT_B_16, write_random_clip
 from glit.runtime.tables import Page, Table, figure
 from glit.scenes import write_scenes
 
@@ -88,7 +88,7 @@ def make_inputs(folder: Path) -> None:
 
 def _glit_loader(inputs: Path) -> Work:
     import glit
-    from glit.clip.kinds import open_tokenizer
+    from glit.models.clip.kinds import open_tokenizer
     from glit.training.config import TrainConfig
     from glit.training.loader import BatchLoader
     from glit.training.mixture import Mixture
@@ -196,8 +196,8 @@ def _glit_clip(inputs: Path) -> Work:
     import numpy as np
     import torch
 
-    from glit.clip.embedder import Embedder
     from glit.images import decode
+    from glit.models.clip.embedder import Embedder
 
     model = Embedder.open(str(inputs / "clip"), device="cpu", batch_size=BATCH)
     images, texts = _some(inputs)

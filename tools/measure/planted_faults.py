@@ -19,12 +19,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from glit import open_dataset
-from glit.clip.opening import open_embedder
 from glit.curate.references import Wanted, open_list
 from glit.dataset.reader import Dataset
 from glit.inspection.findings import AuditReport, Estimate, Tally
 from glit.inspection.inspect import inspect
 from glit.inspection.sources import open_source
+from glit.models.clip.opening import open_embedder
 from glit.runtime.progress import null_progress
 from tools.measure.console import ended, say
 from tools.measure.planted_entries import Entry, entries_of, write_pictures

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from glit.backends.base import ModelConfig
 from glit.data.geometry import Boxes, iou
 from glit.data.records import Drop, Region, Sample
 from glit.dataset.reader import Dataset
 from glit.errors import InputError
+from glit.models.backends.base import ModelConfig
 from glit.models.device import best_device
 from glit.models.weights import resolve
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.recipe import load_recipe
 from glit.recipes.extras import require
 from glit.runtime.tables import Page, Table, figure, markdown
 from glit.stages.plan import Recipe

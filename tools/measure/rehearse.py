@@ -32,28 +32,28 @@ import ray
 from glit.data.records import Drop
 from glit.data.rows import drop_row
 from glit.data.schema import stage_schema
-from glit.executors.on_ray import RayExecutor
-from glit.executors.protocols import Heartbeat, Job, Place, Resources, Tally
 from glit.inputs.files import ImageFiles
 from glit.inputs.source import Source
+from glit.pipeline.executors.on_ray import RayExecutor
+from glit.pipeline.executors.protocols import Heartbeat, Job, Place, Resources, Tally
+from glit.pipeline.planning.inputs import Inputs
+from glit.pipeline.planning.plan import make_plan
+from glit.pipeline.planning.recipe import load_recipe
 from glit.pipeline.run import run_stages
-from glit.planning.inputs import Inputs
-from glit.planning.plan import make_plan
-from glit.planning.recipe import load_recipe
+from glit.pipeline.work import ledger as ledger_module
+from glit.pipeline.work.folder import Work
+from glit.pipeline.work.ledger import count_series, cut_series, ledger_name, make_ledger
+from glit.pipeline.work.listing import Chunk, write_listing
+from glit.pipeline.work.open_work import OpenWork
+from glit.pipeline.work.scan import gathered
+from glit.pipeline.work.state import BuildState, SourceNames, write_state
+from glit.pipeline.work.tables import META_DROPS, META_ROWS, write_table
+from glit.pipeline.work.timeline import TimelineWriter, read_timelines
 from glit.runtime.progress import null_progress
 from glit.stages.ingest import Ingest
 from glit.storage import store as store_module
 from glit.storage.checksummed_parquet import write_sealed
 from glit.storage.store import Entry, Store
-from glit.work import ledger as ledger_module
-from glit.work.folder import Work
-from glit.work.ledger import count_series, cut_series, ledger_name, make_ledger
-from glit.work.listing import Chunk, write_listing
-from glit.work.open_work import OpenWork
-from glit.work.scan import gathered
-from glit.work.state import BuildState, SourceNames, write_state
-from glit.work.tables import META_DROPS, META_ROWS, write_table
-from glit.work.timeline import TimelineWriter, read_timelines
 from tools.measure.made_up_ray import Clock, MadeUpCluster, replaced
 
 CHUNK = 256

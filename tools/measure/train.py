@@ -17,7 +17,7 @@ import torch
 
 from glit.bench.harness import Row, in_own_process
 from glit.bench.machine import peak_mb
-from glit.clip.random_clip import TINY, VIT_B_16, ClipShape
+from glit.models.clip.random_clip import TINY, VIT_B_16, ClipShape
 from glit.runtime.tables import spread
 from glit.training.objectives import OBJECTIVES
 from tools.measure.clock import printed, seconds

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glit.backends.captioners.transformers_generate import TransformersCaptioner
-from glit.backends.grounders.zero_shot import ZERO_SHOT
-from glit.backends.matchers.clip import ClipMatcher
-from glit.backends.proposers.yolos import YolosDetector
-from glit.backends.protocols import CaptionerConfig
 from glit.data.geometry import area_ratio_mask, iou
+from glit.models.backends.captioners.transformers_generate import TransformersCaptioner
+from glit.models.backends.grounders.zero_shot import ZERO_SHOT
+from glit.models.backends.matchers.clip import ClipMatcher
+from glit.models.backends.proposers.yolos import YolosDetector
+from glit.models.backends.protocols import CaptionerConfig
 from glit.models.weights import resolve
 from glit.scenes import Rendering, Scene, SceneCaption, draw_scene, render, write_caption
 from glit.scenes.vocabulary import BACKGROUNDS, LIGHTS, SHAPES
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from segment_anything import SamAutomaticMaskGenerator
     from segment_anything.modeling import Sam
 
-    from glit.backends.sam.model import MaskThresholds
+    from glit.models.backends.sam.model import MaskThresholds
 
 TEST_SEED = 2_000_000
 VALIDATION_SEED = 1_000_000
@@ -184,8 +184,8 @@ def evaluate_segmenter(
     """Mean IoU of the mask from one random point, and boxes of automatic masks."""
     from segment_anything import SamPredictor
 
-    from glit.backends.sam.model import load_sam
     from glit.bench.lism_flism.published_sam import published_sam
+    from glit.models.backends.sam.model import load_sam
 
     sam = load_sam(resolve(str(folder)))
     model = published_sam(sam)

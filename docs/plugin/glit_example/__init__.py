@@ -1,7 +1,7 @@
 """Adds one part of most kinds to glit; each is a few lines."""
 
 from glit import extend
-from glit.backends.base import Backend
+from glit.models.backends.base import Backend
 from glit_example import learning, parts
 
 extend.add_stage(parts.Light, before="caption")

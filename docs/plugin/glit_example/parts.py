@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from glit.data.records import Box, Drop, Region
+from glit.inputs.published.files import annotated
 from glit.plain import limited
-from glit.published.files import annotated
 from glit.rules.protocol import Values
 from glit.stages.base import Stage
 

@@ -19,7 +19,7 @@ from glit.bench.scenes import Truth
 from glit.data.records import Drop, Sample
 from glit.images import Pixels
 from glit.models.weights import Resolved
-from glit.planning.recipe import Recipe
+from glit.pipeline.planning.recipe import Recipe
 from glit.stages.image_source import ImageSource
 from glit.storage.store import Store
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glit.backends.protocols import Detector
 from glit.data.geometry import Boxes, grid_boxes
 from glit.data.records import Box, Region
 from glit.images import Pixels
+from glit.models.backends.protocols import Detector
 
 NUM_GRID = len(grid_boxes(width=4, height=4))
 """Regions that FLISM adds to what is detected."""

@@ -17,8 +17,8 @@ from glit.bench.lism_flism.fixed import FixedDetector
 from glit.bench.scenes import XYXY
 from glit.data.records import Drop, Sample
 from glit.data.schema import dataset_schema
-from glit.executors.process import prepare_own_process
 from glit.models.tokenizer import tokenizer_hash
+from glit.pipeline.executors.process import prepare_own_process
 from glit.stages.base import Outcome
 from glit.stages.pack import PackConfig, write_groups
 from glit.stages.pair import PairConfig, PairStage

@@ -9,16 +9,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from glit.backends.sam.model import MaskThresholds, write_thresholds
 from glit.bench.lism_flism.columns import Column, ColumnJob, Method
 from glit.bench.lism_flism.fixed import NUM_GRID
-from glit.clip.random_clip import TINY as TINY_CLIP
-from glit.clip.random_clip import VIT_B_16, ClipShape, write_random_clip
 from glit.errors import WeightsError
 from glit.images import Pixels
+from glit.models.backends.sam.model import MaskThresholds, write_thresholds
+from glit.models.clip.random_clip import TINY as TINY_CLIP
+from glit.models.clip.random_clip import VIT_B_16, ClipShape, write_random_clip
 from glit.models.device import pick_device
 from glit.models.weights import Resolved, is_here, resolve
-from glit.planning.recipe import load_recipe
+from glit.pipeline.planning.recipe import load_recipe
 from glit.stages.plan import Recipe
 
 Weights = Literal["random", "mini", "manifest"]
@@ -250,7 +250,7 @@ def random_sam(sizes: Sizes, folder: Path, first: Pixels, device: str) -> Path:
     from transformers import SamConfig
 
     from glit.bench.lism_flism.published_sam import build_published
-    from glit.importers.sam import sam_model, sam_processor, sam_weights
+    from glit.models.importers.sam import sam_model, sam_processor, sam_weights
 
     config = SamConfig(**sizes.sam)
     with torch.random.fork_rng(devices=[]), torch.device(pick_device(device)):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from glit.importers.sam import transformers_name
+from glit.models.importers.sam import transformers_name
 
 if TYPE_CHECKING:
     from segment_anything.modeling import Sam as PublishedSam
     from transformers import SamConfig
 
-    from glit.backends.sam.model import Sam
+    from glit.models.backends.sam.model import Sam
 
 
 def published_sam(sam: Sam) -> PublishedSam:

@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from glit.backends.protocols import ProposerConfig
 from glit.bench.harness import Row
 from glit.bench.lism_flism.columns import BenchImages, ColumnJob, PartClock, Way
 from glit.bench.lism_flism.fixed import fixed_boxes, rectangles
 from glit.bench.scenes import XYXY
 from glit.data.geometry import area_ratio_mask, grid_boxes
 from glit.data.records import Sample
+from glit.models.backends.protocols import ProposerConfig
 from glit.models.device import pick_device
 from glit.models.tokenizer import load_tokenizer
 
@@ -46,8 +46,8 @@ class SamMasks:
     def __init__(self, job: ColumnJob) -> None:
         from segment_anything import SamAutomaticMaskGenerator
 
-        from glit.backends.sam.model import load_sam
         from glit.bench.lism_flism.published_sam import published_sam
+        from glit.models.backends.sam.model import load_sam
 
         sam = load_sam(job.proposer)
         self._config: ProposerConfig = job.recipe.propose

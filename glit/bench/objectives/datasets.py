@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from glit.clip.image_fit import ImageFit
 from glit.dataset.reader import Dataset
 from glit.errors import UserError
 from glit.evaluation.collection import DatasetCollection
 from glit.evaluation.config import EvaluateConfig
-from glit.planning.recipe import load_table
+from glit.models.clip.image_fit import ImageFit
+from glit.pipeline.planning.recipe import load_table
 from glit.recipes.config import as_table
 from glit.training.config import TrainConfig
 from glit.training.run_file import dataset_hash

@@ -9,9 +9,9 @@ from typing import Any
 from glit.data.coco import CocoFile
 from glit.data.frames import XYXY
 from glit.data.json_files import load_json
-from glit.published.files import check_place
-from glit.published.label_exports import instance_box
-from glit.published.stated_sizes import StatedSizes
+from glit.inputs.published.files import check_place
+from glit.inputs.published.label_exports import instance_box
+from glit.inputs.published.stated_sizes import StatedSizes
 
 
 class BenchmarkFile:

@@ -14,7 +14,7 @@ from glit.errors import InputError
 from glit.evaluation.encode import Box
 from glit.evaluation.questions import ImagePart, Question, of_first_images
 from glit.evaluation.readers.benchmark_file import BenchmarkFile
-from glit.published.files import chosen_parts, plain_pickle
+from glit.inputs.published.files import chosen_parts, plain_pickle
 
 _MIN_IOU = 0.5
 """With the expression's own box, for another box to be right (RefCOCO's Acc@0.5)."""

@@ -17,7 +17,7 @@ from glit.data.json_files import json_lines, load_json
 from glit.errors import InputError
 from glit.evaluation.questions import Question, of_first_images
 from glit.evaluation.readers.benchmark_file import BenchmarkFile, checked_box
-from glit.published.files import check_place, with_suffix
+from glit.inputs.published.files import check_place, with_suffix
 
 Reader = Callable[[Path, Path], Generator[Question]]
 _FG_OVD_NAMES = {

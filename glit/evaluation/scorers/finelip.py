@@ -20,11 +20,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glit.clip.late_interaction import late_interaction
 from glit.evaluation.collection import Collection, Text
 from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.learned import learned_module
 from glit.evaluation.scorers.protocol import Vectors
+from glit.models.clip.late_interaction import late_interaction
 from glit.plain import limited
 from glit.recipes.config import RecipeTable
 from glit.training.objectives.finelip import FineLipModule

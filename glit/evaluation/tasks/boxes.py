@@ -16,7 +16,7 @@ from glit.evaluation.metrics import Metrics
 from glit.evaluation.questions import QuestionImages
 from glit.evaluation.readers.boxes import ClassBoxes, class_boxes
 from glit.evaluation.tasks.classify import accuracies, class_vectors, rank_of_own
-from glit.published.files import no_parts
+from glit.inputs.published.files import no_parts
 from glit.runtime.progress import null_progress
 
 _AT_ONCE = 1024

@@ -36,7 +36,7 @@ from glit.evaluation.questions import Question, Questions
 from glit.evaluation.readers.questions import read_questions
 from glit.evaluation.scorers.cosine import Cosine, single
 from glit.evaluation.scorers.protocol import Scorer, Vectors
-from glit.published.files import no_parts
+from glit.inputs.published.files import no_parts
 from glit.text.sentences import make_splitter
 
 

@@ -37,8 +37,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from glit.clip.attention_pool import AttentionPool
-from glit.clip.encoder import ClipEncoder
+from glit.models.clip.attention_pool import AttentionPool
+from glit.models.clip.encoder import ClipEncoder
 from glit.plain import limited
 from glit.recipes.extras import require
 from glit.text.phrases import phrases

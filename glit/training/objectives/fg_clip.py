@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from glit.clip.encoder import ClipEncoder
+from glit.models.clip.encoder import ClipEncoder
 from glit.plain import limited
 from glit.training.features import Features
 from glit.training.losses import contrastive

@@ -27,9 +27,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from glit.clip.encoder import ClipEncoder
-from glit.clip.finelip import FineLipTokens, Refine
-from glit.clip.late_interaction import late_interaction
+from glit.models.clip.encoder import ClipEncoder
+from glit.models.clip.finelip import FineLipTokens, Refine
+from glit.models.clip.late_interaction import late_interaction
 from glit.plain import limited
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule

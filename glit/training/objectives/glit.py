@@ -39,9 +39,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from glit.clip.encoder import ClipEncoder
-from glit.clip.siglip import SiglipEncoder
 from glit.errors import RecipeError
+from glit.models.clip.encoder import ClipEncoder
+from glit.models.clip.siglip import SiglipEncoder
 from glit.plain import limited
 from glit.training.features import Features, equal_keys
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule

@@ -37,9 +37,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from glit.clip.encoder import ClipEncoder
-from glit.clip.late_interaction import late_interaction
-from glit.clip.refinement import TokenRefinement, widened, words
+from glit.models.clip.encoder import ClipEncoder
+from glit.models.clip.late_interaction import late_interaction
+from glit.models.clip.refinement import TokenRefinement, widened, words
 from glit.plain import limited
 from glit.recipes.config import require_value
 from glit.text.spans import Span

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from glit.clip.encoder import ClipEncoder
-from glit.clip.siglip import SiglipEncoder
+from glit.models.clip.encoder import ClipEncoder
+from glit.models.clip.siglip import SiglipEncoder
 from glit.plain import limited
 from glit.training.features import Features
 from glit.training.module import Encoded, ModuleOutput, ObjectiveModule

@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from evaluating import CONFIG, config, run_of
 
-from glit.clip.late_interaction import late_interaction
 from glit.errors import RecipeError, UserError, WeightsError
 from glit.evaluation.collection import DatasetCollection, all_captions
 from glit.evaluation.encode import load_embedder
@@ -20,6 +19,7 @@ from glit.evaluation.learned import learned_module
 from glit.evaluation.run import evaluate
 from glit.evaluation.scorers.finelip import FineLipScore
 from glit.evaluation.scorers.protocol import Vectors
+from glit.models.clip.late_interaction import late_interaction
 from glit.training.objectives.finelip import FineLipModule
 
 

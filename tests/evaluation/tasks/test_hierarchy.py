@@ -15,7 +15,7 @@ from glit.errors import InputError
 from glit.evaluation.collection import AnnotatedCollection, GrowingCollection
 from glit.evaluation.run import evaluate
 from glit.evaluation.tasks.hierarchy import correlation, hierarchy
-from glit.published.files import AnnotatedImage
+from glit.inputs.published.files import AnnotatedImage
 
 
 def growing(*captions: tuple[str, ...]) -> GrowingCollection:

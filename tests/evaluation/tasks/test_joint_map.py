@@ -14,8 +14,6 @@ from evaluating import CONFIG, SetByHand, config, three_images
 from PIL import Image
 from transformers import CLIPModel
 
-from glit.clip.preprocess import crop, fit_image
-from glit.clip.text_window import stretch_model
 from glit.dataset.local_pairs import LocalPair
 from glit.errors import InputError
 from glit.evaluation.collection import (
@@ -27,7 +25,9 @@ from glit.evaluation.encode import load_embedder
 from glit.evaluation.run import evaluate
 from glit.evaluation.tasks.joint_map import joint_map
 from glit.images import decode
-from glit.published.files import AnnotatedImage, Segment
+from glit.inputs.published.files import AnnotatedImage, Segment
+from glit.models.clip.preprocess import crop, fit_image
+from glit.models.clip.text_window import stretch_model
 
 
 def test_joint_map_counts_equal_texts_once() -> None:

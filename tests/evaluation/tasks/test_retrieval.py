@@ -8,8 +8,6 @@ import torch.nn.functional as F
 from evaluating import CONFIG, config
 from transformers import CLIPModel
 
-from glit.clip.preprocess import fit_image
-from glit.clip.text_window import stretch_model
 from glit.evaluation.collection import (
     DatasetCollection,
 )
@@ -17,6 +15,8 @@ from glit.evaluation.encode import load_embedder
 from glit.evaluation.run import evaluate
 from glit.evaluation.tasks.retrieval import retrieval
 from glit.images import decode
+from glit.models.clip.preprocess import fit_image
+from glit.models.clip.text_window import stretch_model
 
 
 @torch.no_grad()

@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from evaluating import config, run_of
 from transformers import CLIPModel
 
-from glit.clip.encoder import ClipEncoder
-from glit.clip.text_rows import lay_out
 from glit.errors import RecipeError, UserError, WeightsError
 from glit.evaluation.run import evaluate
+from glit.models.clip.encoder import ClipEncoder
+from glit.models.clip.text_rows import lay_out
 from glit.training.config import TrainConfig
 from glit.training.objectives.f_cast.chunks import balanced_chunks, random_chunks
 from glit.training.objectives.f_cast.grouping import Grouping, farthest_points

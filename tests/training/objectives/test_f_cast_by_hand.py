@@ -11,7 +11,7 @@ import torch
 from made_features import SCALE, at, random_features
 from plain_clip import plain_model
 
-from glit.clip.text_rows import lay_out
+from glit.models.clip.text_rows import lay_out
 from glit.training.module import Encoded
 from glit.training.objectives.f_cast.grouping import Grouping
 from glit.training.objectives.f_cast.objective import FCast, FCastModule

@@ -9,7 +9,7 @@ import torch
 from made_features import SCALE, objective_of, random_features
 from plain_clip import plain_encoder
 
-from glit.clip.finelip import FineLipTokens
+from glit.models.clip.finelip import FineLipTokens
 from glit.training.objectives.finelip import FineLip, triplet
 
 

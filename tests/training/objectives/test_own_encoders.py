@@ -12,11 +12,11 @@ from evaluating import config, run_of
 from torch import nn
 
 from glit import extend
-from glit.backends.matchers.clip import ClipMatcher
-from glit.backends.protocols import MatcherConfig
-from glit.clip.embedder import Embedder
 from glit.errors import RecipeError, UserError, WeightsError
 from glit.evaluation.run import evaluate, open_embedder
+from glit.models.backends.matchers.clip import ClipMatcher
+from glit.models.backends.protocols import MatcherConfig
+from glit.models.clip.embedder import Embedder
 from glit.models.weights import resolve
 from glit.training.input_spec import InputSpec
 from glit.training.losses import contrastive

@@ -14,8 +14,8 @@ from glit import build
 from glit.bench.harness import Row, note
 from glit.bench.lism_flism.models import random_yolos
 from glit.bench.scenes import paint
-from glit.clip.random_clip import write_random_clip
-from glit.executors import ExecutorName
+from glit.models.clip.random_clip import write_random_clip
+from glit.pipeline.executors import ExecutorName
 from tools.measure.gpu.bench import Bench, row
 
 

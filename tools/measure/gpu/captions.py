@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from glit.backends.captioners.transformers_generate import TransformersCaptioner
-from glit.backends.protocols import RawCaption
 from glit.bench.harness import Row, note
 from glit.bench.lism_flism.models import made_by_glit
 from glit.images import Pixels
+from glit.models.backends.captioners.transformers_generate import TransformersCaptioner
+from glit.models.backends.protocols import RawCaption
 from glit.recipes.resources import mini_model
 from glit.stages.caption import CaptionConfig
 from tools.measure.gpu.bench import Bench, row
@@ -89,7 +89,7 @@ def _together(captioner: TransformersCaptioner, images: Sequence[Pixels]) -> lis
 def _by_vllm(config: CaptionConfig, folder: Path, images: Sequence[Pixels]) -> Iterator[Row]:
     from dataclasses import replace
 
-    from glit.backends.captioners.vllm_engine import VllmCaptioner
+    from glit.models.backends.captioners.vllm_engine import VllmCaptioner
 
     config = replace(config, backend="vllm")
     engine = VllmCaptioner(config, made_by_glit(folder), "Describe the image.", load_format="dummy")

@@ -12,7 +12,7 @@ from glit.bench.lism_flism.columns import COLUMNS, PARTS, total_s
 from glit.bench.lism_flism.in_glit import InGlit
 from glit.bench.lism_flism.inputs import with_sentences
 from glit.bench.lism_flism.models import Models, made_by_glit, random_yolos, recipes_for
-from glit.clip.random_clip import write_random_clip
+from glit.models.clip.random_clip import write_random_clip
 from glit.runtime.cores import usable_cores
 from tools.measure.gpu.bench import Bench, row
 

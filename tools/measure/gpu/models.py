@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from glit.backends.matchers.clip import ClipMatcher
 from glit.bench.harness import Row, note
 from glit.bench.lism_flism.fixed import fixed_boxes
 from glit.bench.lism_flism.models import made_by_glit, random_sam, recipes_for
-from glit.clip.random_clip import write_random_clip
 from glit.images import Pixels
+from glit.models.backends.matchers.clip import ClipMatcher
+from glit.models.clip.random_clip import write_random_clip
 from glit.recipes.config import Precision
 from glit.stages.propose import ProposeStage
 from glit.stages.score import ScoreConfig, ScoreStage

@@ -16,7 +16,7 @@ from accelerate.state import AcceleratorState
 
 from glit.bench.harness import Row, in_own_process
 from glit.bench.scenes import build_scenes, paint
-from glit.clip.random_clip import ClipShape, write_random_clip
+from glit.models.clip.random_clip import ClipShape, write_random_clip
 from glit.runtime.cores import usable_cores
 from glit.training.batch import Batch
 from glit.training.config import TrainConfig

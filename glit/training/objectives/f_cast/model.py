@@ -8,7 +8,7 @@ from typing import Any, Literal
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from glit.clip.encoder import ClipEncoder
+from glit.models.clip.encoder import ClipEncoder
 from glit.training.objectives.f_cast.text import TwoStageText
 from glit.training.objectives.f_cast.vision import CastEncoder
 

@@ -36,8 +36,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
-from glit.clip.encoder import ClipEncoder
-from glit.clip.text_rows import TextRows
+from glit.models.clip.encoder import ClipEncoder
+from glit.models.clip.text_rows import TextRows
 from glit.plain import limited
 from glit.recipes.config import require_value
 from glit.recipes.extras import require

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from glit.clip.text_rows import TextRows
-from glit.clip.text_tokens import tokens_in_rows
+from glit.models.clip.text_rows import TextRows
+from glit.models.clip.text_tokens import tokens_in_rows
 from glit.training.objectives.f_cast.vision import through
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Published models that are files of tensors, or other folders, as folders of transformers."""
