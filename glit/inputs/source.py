@@ -147,9 +147,9 @@ def entries(
 
     A folder gives its image files, by suffix and, where a name leaves open what a file is, by first
     bytes, also those that ingest drops as ``unsupported_format``; if it has none that glit decodes,
-    the images in its shards. A glob or a list gives exactly what it names, and of shards the images
-    in them. Hidden and system folders are passed over in folders and shards, unless a glob or a
-    list names them.
+    the images in its shards, of a dataset of glit's those in its data files. A glob or a list gives
+    exactly what it names, and of shards the images in them. Hidden and system folders are passed
+    over in folders and shards, unless a glob or a list names them.
 
     Args:
         source: what to list.
@@ -178,14 +178,28 @@ def entries(
             continue
         found_images = found_images or (entry.role == 0 and suffix_of(entry.path) in IMAGE_SUFFIXES)
         yield entry
-    if not shards or (found_images and not source.pattern and not source.list_file):
+    is_named = bool(source.pattern or source.list_file)
+    if not shards or (found_images and not is_named):
         return
+    if not is_named and _is_dataset(files, shards):
+        shards = [each for each in shards if each.path.startswith("data/")]
     with ThreadPoolExecutor(_SHARDS_AT_ONCE, thread_name_prefix="shards") as pool:
         for members in map_ahead(
             pool, lambda each: list(files.members(each, beside=sidecars)), shards,
             most=2 * _SHARDS_AT_ONCE,
         ):  # fmt: skip
             yield from (each for each in members if not _passed_over(each, "", hidden))
+
+
+def _is_dataset(files: Store, shards: Sequence[Entry]) -> bool:
+    """Return whether shards are of a dataset of glit's and some of them no data files."""
+    if len({each.path.startswith("data/") for each in shards}) == 1:
+        return False
+    try:
+        manifest = json.loads(files.read("manifest.json"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("format") == "glit"
 
 
 def hidden_note(hidden: Mapping[str, int]) -> str:

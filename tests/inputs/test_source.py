@@ -8,11 +8,14 @@ import zipfile
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from building import png
 
 from glit.inputs.source import entries, find_source
 
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 HIDDEN = (
     ".ipynb_checkpoints/a-checkpoint.png", "sub/.Trash-1000/files/a.png", "@eaDir/a.jpg/T.png",
     "$RECYCLE.BIN/x.png", "__MACOSX/._a.png", "._a.png", "System Volume Information/a.png",
@@ -62,3 +65,22 @@ def test_a_glob_or_a_list_takes_the_hidden_files_that_it_names(tmp_path):
     (tmp_path / "list.txt").write_text("\n".join(HIDDEN[:3]))
     found = entries(find_source(str(tmp_path / "list.txt")))
     assert [entry.path for entry in found] == [*HIDDEN[:3]]
+
+
+def test_a_dataset_gives_the_images_of_its_data_files_and_no_tables_of_its_work(tmp_path) -> None:
+    for name in ("data/train-0.parquet", "work/ingest-1/0.parquet", "drops.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        image = {"bytes": png(), "path": None} if name.startswith("data") else None
+        pq.write_table(pa.table({"image": pa.array([image], IMAGE), "n": [1]}), tmp_path / name)
+
+    def listed() -> list[str]:
+        return sorted(
+            entry.path.partition("::")[0] for entry in entries(find_source(str(tmp_path)))
+        )
+
+    every = ["data/train-0.parquet", "drops.parquet", "work/ingest-1/0.parquet"]
+    for text in ("{}", "no JSON", '["glit"]', '{"format": "of another program"}'):
+        (tmp_path / "manifest.json").write_text(text)
+        assert listed() == every
+    (tmp_path / "manifest.json").write_text('{"format": "glit"}')
+    assert listed() == ["data/train-0.parquet"]

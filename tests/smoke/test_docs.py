@@ -37,6 +37,9 @@ from tools.site_hooks import on_page_markdown
 
 ROOT = DOCS.parent
 FENCED = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PRINTED = re.compile(r"^```sh\n([^`]*)^```\n+```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+"""Commands, and below them what they print; ``…`` stands for anything in a line, or for lines."""
+PROGRESS = re.compile(r"\w+ +\d+/\d+  .*/s.*")
 
 
 SHOWN = re.compile(r"^```(?:sh|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -155,6 +158,30 @@ def test_the_readme_names_the_two_commands_and_the_makefile_has_them():
 @pytest.fixture
 def glit(warm_glit) -> Warm:
     return warm_glit
+
+
+def pattern_of(shown: str) -> str:
+    """The regular expression of a block of output."""
+    lines = (r"(?:.*\n)*" if line == "…" else re.escape(line).replace("…", ".*") + r"\n"
+             for line in shown.splitlines())  # fmt: skip
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "look.md"], ids=lambda page: page.name)
+def test_commands_print_what_a_page_shows(page, tmp_path, glit):
+    """Those on the photographs of ``glit sample``."""
+    blocks = PRINTED.findall(page.read_text(encoding="utf-8"))
+    assert blocks
+    if "glit sample" not in blocks[0][0]:
+        glit.said(["sample", "-o", "photographs"], tmp_path)
+    for commands, shown in blocks:
+        lines = [shlex.split(line)[1:] for line in lines_of(commands)]
+        said = "".join(glit.said(words, tmp_path) for words in lines).splitlines()
+        plain = [line.rstrip() for line in said if line and not PROGRESS.fullmatch(line)]
+        printed = "".join(f"{line}\n" for line in plain)
+        assert re.fullmatch(pattern_of("\n".join(filter(None, shown.splitlines()))), printed), (
+            printed
+        )
 
 
 def run_page(page: Path, folder: Path, glit: Warm, hub: Mapping[str, str] | None = None) -> None:
