@@ -103,7 +103,7 @@ def attach_command(
     as_json: bool = False,
 ) -> None:
     """Find the pictures of a dataset that was published without them. Run it again to resume."""
-    from glit.curate.attaching.found import WAYS
+    from glit.curate.attaching.choice import WAYS
 
     folder = local_folder(output)
     with progress_bar(quiet=quiet) as progress:

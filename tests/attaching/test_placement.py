@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from glit.curate.attaching.moved_row import moved_row, wrong_side
-from glit.curate.attaching.placement import Placement
+from glit.curate.attaching.placement import Placement, undone
 from glit.data.records import Drop
 from glit.data.rle import compress_rle, decode_rle, encode_rle, read_rle
 
@@ -64,9 +64,8 @@ def test_boxes_and_masks_go_where_the_pixels_go(mirrored, turned, margins):
     assert [made["regions"][0][k] for k in ("x0", "y0", "x1", "y1")] == corners(seen)
     runs = read_rle(made["masks"][0]["counts"], height=tall, width=wide)
     assert np.array_equal(decode_rle(runs, height=tall, width=wide), seen)
-    assert placement.undo(np.zeros((tall, wide, 3), np.uint8)).shape[1::-1] == (
-        cut[2] - cut[0], cut[3] - cut[1]
-    )  # fmt: skip
+    upright = mask[cut[1] : cut[3], cut[0] : cut[2]]
+    assert np.array_equal(undone(seen, mirrored=mirrored, turned=turned), upright)
 
 
 def test_a_placement_that_is_nearly_whole_or_unscaled_is_exact():

@@ -18,13 +18,14 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
-from glit.curate.attaching.align import Aligned, Looks, align, looks_of
+from glit.curate.attaching.align import Aligned, align
 from glit.curate.attaching.annotations import thumbnail
-from glit.curate.attaching.features import require_opencv
-from glit.curate.attaching.lookup import Index, describe_found, describe_published
+from glit.curate.attaching.lookup import TABLES, Index
+from glit.curate.attaching.picture import Picture, picture_of, require_opencv
 from glit.data.geometry import iou
 from glit.images import decode
 from glit.runtime.tables import Table, markdown
@@ -153,20 +154,20 @@ class Gallery:
     """Published pictures, to look others up in."""
 
     def __init__(self, images: list[Image.Image]) -> None:
-        self._looks: list[Looks] = []
-        told = []
-        for image in images:
-            small = looks_of(decode(thumbnail(np.asarray(image))), image.size)
-            told.append(describe_published(small))
-            self._looks.append(small)
-        self._index = Index(told)
+        self._pictures = [_published(each) for each in images]
+        self._index = Index(duckdb.connect().execute(TABLES), len(images))
+        self._index.add(range(len(images)), self._pictures)
 
     def find(self, image: Image.Image) -> dict[int, Aligned]:
         """Return the published pictures that a picture is taken for, and its places there."""
-        looks = looks_of(np.asarray(image))
-        proposed = self._index.propose(describe_found(looks))
-        tried = {n: align(self._looks[n], looks) for n in proposed}
+        found = picture_of(np.asarray(image))
+        proposed = self._index.propose([0], [found])
+        tried = {n: align(self._pictures[n], found) for _, n in proposed}
         return {n: each for n, each in tried.items() if each is not None}
+
+
+def _published(image: Image.Image) -> Picture:
+    return picture_of(decode(thumbnail(np.asarray(image))), image.size)
 
 
 def _boxes(size: tuple[int, int], draw: random.Random) -> Boxes:
@@ -236,7 +237,7 @@ def take_twins(
     """
     tried: dict[str, list[bool]] = defaultdict(list)
     draw = random.Random(seed)
-    published = [looks_of(decode(thumbnail(np.asarray(each))), each.size) for each in images]
+    published = [_published(each) for each in images]
     total = taken = 0
     for number in cycle(draw.sample(range(len(images)), len(images))):
         for kind, twin in twins(number, draw):
@@ -250,7 +251,7 @@ def take_twins(
             blur = {"blur": GRAIN_BLUR} if kind == GRAIN else {}
             if not differs(original, changed, **blur) or (kind == HUES and is_grey(changed)):
                 continue
-            aligned = align(published[number], looks_of(np.asarray(changed)))
+            aligned = align(published[number], picture_of(np.asarray(changed)))
             tried[kind].append(aligned is not None)
             total += 1
             if aligned is not None:

@@ -1,98 +1,116 @@
-"""The best picture of each sample, of all that were found.
-
-DuckDB joins and sorts the tables in the work folder, and keeps there what does not fit into its
-memory, so that memory does not grow with their rows.
-"""
+"""The best picture of each sample, of all that were found."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import dataclasses
+from dataclasses import dataclass
 
-from glit.curate.attaching.found import AMBIGUOUS, FoundPictures
-from glit.storage.duckdb_temp import quoted, spilling
+import duckdb
 
-MEMORY = "96MB"
-"""Memory of DuckDB."""
+from glit.curate.attaching.placement import Placement
+
+WAYS = {
+    "bytes": "the same file",
+    "pixels": "another file of the same pixels",
+    "looks": "encoded again, resized, cut, padded, mirrored, turned or in other tones",
+}
+"""How a picture is found."""
+AMBIGUOUS = "ambiguous"
+"""Instead of a way: the file may as well be another sample's picture."""
 _WHOLE = 0.98
 """Share of a published picture from which a found one shows all of it."""
-_TABLES = ("listing", "published", "hashes", "looks")
-_VIEW = """
-    CREATE VIEW {name} AS SELECT *, file_row_number AS number
-    FROM read_parquet('{path}', file_row_number = true, hive_partitioning = false)
-"""
-_BY_HASH = """
-    SELECT published.number AS sample, hashes.file, hashes.sha256, '{how}' AS how
-    FROM hashes JOIN published ON published.{column} = hashes.{column}
-"""
-_SAME = f"""
-    CREATE TABLE same AS
+_PLACE = [each.name for each in dataclasses.fields(Placement)]
+_SAME = """
+    CREATE OR REPLACE TEMP TABLE same AS
     WITH both_ways AS (
-        {_BY_HASH.format(how="bytes", column="sha256")}
-        UNION ALL {_BY_HASH.format(how="pixels", column="pixels_sha256")}
+        SELECT sample, 'bytes' AS how, file FROM samples JOIN hashed USING (sha256)
+        UNION ALL
+        SELECT sample, 'pixels', file FROM samples JOIN hashed USING (pixels_sha256)
     )
-    SELECT * FROM both_ways
-    QUALIFY row_number() OVER (PARTITION BY sample ORDER BY how, file) = 1
+    SELECT sample, how, file FROM both_ways JOIN listed USING (file)
+    QUALIFY row_number() OVER (PARTITION BY sample ORDER BY how, source, path) = 1
 """
-_ALIKE = f"""
-    CREATE TABLE alike AS
-    WITH files AS (
+_CHOSEN = f"""
+    CREATE OR REPLACE TEMP TABLE chosen AS
+    WITH own AS (SELECT * FROM alike JOIN listed USING (file)),
+    sure AS (
         SELECT file, count(*) = 1 OR bool_and(shown >= {_WHOLE} AND colours = 'same') AS is_sure
-        FROM looks GROUP BY file
+        FROM own GROUP BY file
     ),
-    missing AS (
-        SELECT looks.*, is_sure FROM looks JOIN files USING (file) ANTI JOIN same USING (sample)
+    best AS (
+        SELECT *, CASE WHEN is_sure THEN 'looks' ELSE '{AMBIGUOUS}' END AS how
+        FROM own JOIN sure USING (file) ANTI JOIN same USING (sample)
+        QUALIFY row_number() OVER (
+            PARTITION BY sample ORDER BY NOT is_sure, is_sure AND shown < {_WHOLE},
+            is_sure AND (mirrored OR turned <> 0), is_sure AND colours <> 'same',
+            CASE WHEN is_sure THEN -width * height END, CASE WHEN is_sure THEN apart END,
+            source, path
+        ) = 1
     )
-    SELECT *, CASE WHEN is_sure THEN 'looks' ELSE '{AMBIGUOUS}' END AS how FROM missing
-    QUALIFY row_number() OVER (
-        PARTITION BY sample ORDER BY NOT is_sure, is_sure AND shown < {_WHOLE},
-        is_sure AND (mirrored OR turned <> 0), is_sure AND colours <> 'same',
-        CASE WHEN is_sure THEN -width * height END, CASE WHEN is_sure THEN apart END, file
-    ) = 1
-"""
-_CHOSEN = """
-    CREATE VIEW chosen AS
-    SELECT sample, how, listing.source, listing.path, sha256, mirrored, turned, "left", top,
-        "right", bottom, shown, coalesce(colours, 'same') AS colours
-    FROM (SELECT * FROM same UNION ALL BY NAME SELECT * FROM alike) AS best
-    JOIN listing ON listing.number = best.file
-"""
-_COUNTS = f"""
-    SELECT count(*) FILTER (how <> '{AMBIGUOUS}'),
-        coalesce(bool_or(shown < 1) FILTER (how = 'looks'), false)
-    FROM read_parquet('{{path}}', hive_partitioning = false)
+    SELECT sample, how, listed.source, listed.path, sha256, coalesce(colours, 'same') AS colours,
+        {", ".join(f'"{name}"' for name in _PLACE)}, shown
+    FROM (SELECT * FROM same UNION ALL BY NAME SELECT * EXCLUDE (source, path) FROM best) AS found
+    JOIN listed USING (file) JOIN hashed USING (file)
+    ORDER BY sample
 """
 
 
-def number_of_same(work: Path) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """A user's picture for a sample."""
+
+    how: str
+    """A key of :data:`WAYS`, or :data:`AMBIGUOUS`."""
+    source: int
+    """Number of the folder."""
+    path: str
+    """Path of the file, relative to that folder."""
+    sha256: str
+    colours: str
+    """``same``, ``grey`` or ``changed``."""
+    placement: Placement | None
+    """None for the same pixels."""
+
+
+def count_same(connection: duckdb.DuckDBPyConnection) -> int:
     """Return the number of samples of which a file has the same bytes or the same pixels."""
-    with spilling(work, memory=MEMORY) as connection:
-        for name in ("published", "hashes"):
-            connection.execute(_VIEW.format(name=name, path=quoted(work / f"{name}.parquet")))
-        connection.execute(_SAME)
-        ((number,),) = connection.execute("SELECT count(*) FROM same").fetchall()
-        return number
+    connection.execute(_SAME)
+    return connection.execute("SELECT count(*) FROM same").fetchall()[0][0]
 
 
-def choose(work: Path) -> FoundPictures:
-    """Choose each sample's picture: by bytes before pixels before looks.
+class Matches:
+    """Each sample's picture: by bytes before pixels before looks.
 
     Files that look like a sample count if they look like no other sample, or show the whole
     picture, unchanged in tones, of each that they look like. Of several the best is one that shows
     all, upright, in the same tones, then the largest, the nearest, the first.
 
     Args:
-        work: folder with the tables of the search.
-
-    Raises:
-        RunError: the disk of the work folder is full.
+        connection: to the work file, after the search.
     """
-    path = work / "chosen.parquet"
-    with spilling(work, memory=MEMORY) as connection:
-        for name in _TABLES:
-            connection.execute(_VIEW.format(name=name, path=quoted(work / f"{name}.parquet")))
-        for sql in (_SAME, _ALIKE, _CHOSEN):
-            connection.execute(sql)
-        target = f"'{quoted(path)}' (FORMAT parquet, ROW_GROUP_SIZE 16384)"
-        connection.execute(f"COPY (SELECT * FROM chosen ORDER BY sample) TO {target}")
-        ((number, is_cut),) = connection.execute(_COUNTS.format(path=quoted(path))).fetchall()
-    return FoundPictures(path, number=number, is_cut=is_cut)
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        count_same(connection)
+        connection.execute(_CHOSEN)
+        ((self._number, self.is_cut),) = connection.execute(
+            f"SELECT count(*) FILTER (how <> '{AMBIGUOUS}'), "
+            "coalesce(bool_or(shown < 1) FILTER (how = 'looks'), false) FROM chosen"
+        ).fetchall()
+
+    def __len__(self) -> int:
+        return self._number
+
+    def of(self, first: int, number: int) -> dict[int, Match]:
+        """Return the pictures of consecutive samples."""
+        rows = self._connection.execute(
+            "SELECT * FROM chosen WHERE sample BETWEEN ? AND ?", [first, first + number - 1]
+        ).fetchall()
+        return {
+            sample: Match(
+                how=how, source=source, path=path, sha256=sha256, colours=colours,
+                placement=Placement(**dict(zip(_PLACE, place, strict=True)))
+                if how == "looks" else None,
+            )
+            for sample, how, source, path, sha256, colours, *place, _ in rows
+        }  # fmt: skip

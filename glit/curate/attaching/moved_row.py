@@ -40,30 +40,6 @@ def wrong_side(caption: str, placement: Placement) -> str:
     return found[0] if found else ""
 
 
-def shown_regions(
-    row: dict[str, Any], placement: Placement, width: int, height: int
-) -> tuple[list[int], np.ndarray]:
-    """Return which regions a found picture shows, and their boxes there, cut at its edges.
-
-    Args:
-        row: the columns of a data file by name.
-        placement: of the found picture.
-        width: of it.
-        height: of it.
-    """
-    boxes = np.array([[r["x0"], r["y0"], r["x1"], r["y1"]] for r in row["regions"]], float)
-    moved = placement.moved(boxes.reshape(-1, 4), width, height)
-    inside = np.stack(
-        [moved[:, 0].clip(0, width), moved[:, 1].clip(0, height),
-         moved[:, 2].clip(0, width), moved[:, 3].clip(0, height)], axis=1,
-    )  # fmt: skip
-    area = (moved[:, 2] - moved[:, 0]) * (moved[:, 3] - moved[:, 1])
-    sides = inside[:, 2:] - inside[:, :2]
-    kept = (sides.prod(axis=1) >= LEAST_SHOWN * area) & (sides >= _LEAST_SIDE).all(axis=1)
-    numbers = [int(n) for n in np.flatnonzero(kept)]
-    return numbers, inside[numbers]
-
-
 def moved_row(
     row: dict[str, Any], placement: Placement, width: int, height: int, pairings: Sequence[Pairing]
 ) -> dict[str, Any] | Drop:
@@ -87,7 +63,7 @@ def moved_row(
         return Drop(
             reason="wrong_side", message=f"the picture is {said}, and a caption says {word!r}"
         )
-    kept, boxes = shown_regions(row, placement, width, height)
+    kept, boxes = _shown_regions(row, placement, width, height)
     if row["regions"] and not kept:
         return Drop(reason="no_region", message="the picture shows no region's half")
     place = {old: new for new, old in enumerate(kept)}
@@ -119,6 +95,19 @@ def moved_row(
             matrix = np.array(row[name], np.float32).reshape(number, -1)
             changed[name] = matrix[:, kept].ravel()
     return {**changed, **_paired_again(row, changed, place, pairings)}
+
+
+def _shown_regions(
+    row: dict[str, Any], placement: Placement, width: int, height: int
+) -> tuple[list[int], np.ndarray]:
+    """Return which regions a found picture shows, and their boxes there, cut at its edges."""
+    boxes = np.array([[r["x0"], r["y0"], r["x1"], r["y1"]] for r in row["regions"]], float)
+    moved = placement.moved(boxes.reshape(-1, 4), width, height)
+    inside = moved.clip(0, [width, height, width, height])
+    sides, whole = (each[:, 2:] - each[:, :2] for each in (inside, moved))
+    is_shown = sides.prod(axis=1) >= LEAST_SHOWN * whole.prod(axis=1)
+    kept = np.flatnonzero(is_shown & (sides >= _LEAST_SIDE).all(axis=1))
+    return kept.tolist(), inside[kept]
 
 
 def _values(row: dict[str, Any], name: str, kind: pa.StructType) -> list[dict[str, Any]]:

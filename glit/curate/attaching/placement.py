@@ -39,11 +39,6 @@ class Placement:
         """Return whether all of a published picture of this size is shown."""
         return self.left <= 0 and self.top <= 0 and self.right >= width and self.bottom >= height
 
-    def undo(self, pixels: np.ndarray) -> np.ndarray:
-        """Return the found picture as it lies in the published one."""
-        upright = np.rot90(pixels, self.turned // 90)  # counter-clockwise
-        return upright[:, ::-1] if self.mirrored else upright
-
     def undone_size(self, width: int, height: int) -> tuple[int, int]:
         """Width and height of the found picture once it is undone."""
         return (height, width) if self.turned % 180 else (width, height)
@@ -95,3 +90,15 @@ class Placement:
                     right=float(left + found[0]), bottom=float(top + found[1]),
                 )  # fmt: skip
         return self
+
+
+def undone(pixels: np.ndarray, *, mirrored: bool, turned: int) -> np.ndarray:
+    """Return a found picture turned back, then mirrored back.
+
+    Args:
+        pixels: rows and columns, of any number of channels.
+        mirrored: as of :class:`Placement`.
+        turned: as of :class:`Placement`.
+    """
+    upright = np.rot90(pixels, turned // 90)  # counter-clockwise
+    return np.ascontiguousarray(upright[:, ::-1] if mirrored else upright)

@@ -1,182 +1,212 @@
 """Search of all samples' pictures among a user's files: by bytes, by pixels, by looks.
 
-What the comparison of looks finds is kept in the work folder, a table for each part of the files.
+Each step leaves its rows in the work file, some files at a time, and goes on after the last.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
+import duckdb
 import pyarrow as pa
 
-from glit.curate.attaching.align import Aligned, Looks, align, looks_of
-from glit.curate.attaching.choice import choose, number_of_same
-from glit.curate.attaching.found import FoundPictures
-from glit.curate.attaching.published import PublishedPictures, PublishedSamples, stem
-from glit.curate.attaching.user_pictures import Part, UserPictures, described
-from glit.curate.attaching.work_tables import GrowingTable, read_whole, write_whole
-from glit.dataset.reader import Dataset
-from glit.errors import RunError
+from glit.curate.attaching.align import Aligned, align
+from glit.curate.attaching.annotations import pixels_sha256
+from glit.curate.attaching.choice import count_same
+from glit.curate.attaching.lookup import Index
+from glit.curate.attaching.picture import Picture, picture_of
+from glit.curate.attaching.published import STEM, PublishedPictures
+from glit.curate.attaching.user_pictures import UserPictures
+from glit.errors import RunError, StorageError, first_line
 from glit.images import ImageError, decode
 from glit.runtime.cores import usable_cores
 from glit.runtime.prefetch import map_ahead
 from glit.runtime.progress import StageProgress
 
-_VERSION = 2
-"""Version of what is kept of a comparison."""
-_PUBLISHED_AT_ONCE = 65_536
+In = TypeVar("In")
+Out = TypeVar("Out")
+_AT_ONCE = 256
+"""Files, or samples, of a transaction."""
 _SNAP = 0.01
 """Share of the longer side within which a placement is that of the whole picture."""
-_HASHES = pa.schema([("file", pa.int64()), ("sha256", pa.string()), ("pixels_sha256", pa.string())])
-_LOOKS = pa.schema(
+_NAMESAKES = 4
+"""Samples of one file name, at most, among which the name proposes."""
+_HASHED = pa.schema(
     [
-        ("sample", pa.int64()), ("file", pa.int64()), ("sha256", pa.string()),
-        ("width", pa.int64()), ("height", pa.int64()),
-        ("mirrored", pa.bool_()), ("turned", pa.int32()),
-        ("left", pa.float64()), ("top", pa.float64()),
-        ("right", pa.float64()), ("bottom", pa.float64()),
-        ("shown", pa.float64()), ("apart", pa.float64()), ("colours", pa.string()),
+        ("file", pa.int32()), ("sha256", pa.string()), ("pixels_sha256", pa.string()),
+        ("fault", pa.string()),
     ]
 )  # fmt: skip
-_ROW = _LOOKS.get_field_index("file")
+_NOBODYS = """
+    CREATE OR REPLACE TEMP TABLE nobodys AS
+    SELECT file FROM listed JOIN hashed USING (file)
+    ANTI JOIN samples USING (sha256) ANTI JOIN samples AS other USING (pixels_sha256)
+    WHERE fault IS NULL
+"""
+_FILES = "SELECT file, source, path FROM files WHERE file IN (SELECT unnest(?)) ORDER BY file"
+_NAMED = f"""
+    SELECT file, sample FROM files JOIN samples ON stem = {STEM.format(path="path")}
+    WHERE file IN (SELECT unnest(?))
+    QUALIFY count(*) OVER (PARTITION BY file) <= {_NAMESAKES}
+"""
+_SIZES = """
+    SELECT sample, width, height FROM samples WHERE sample IN (SELECT unnest(?)) ORDER BY sample
+"""
 
 
 class PictureSearch:
     """Finds the pictures of all samples.
 
     Args:
-        dataset: the published dataset.
-        published: its hashes and thumbnails.
+        published: hashes and thumbnails of the dataset.
         pictures: the user's pictures, listed.
-        work: folder in which parts of the search are kept until it is complete.
-        progress: counts files and rounds.
+        connection: to the work file.
+        progress: counts files and thumbnails.
     """
 
     def __init__(
-        self, dataset: Dataset, published: PublishedPictures, pictures: UserPictures, work: Path,
-        progress: StageProgress,
+        self, published: PublishedPictures, pictures: UserPictures,
+        connection: duckdb.DuckDBPyConnection, progress: StageProgress,
     ) -> None:  # fmt: skip
-        self._dataset, self._published, self._pictures = dataset, published, pictures
-        self._work, self._progress = work, progress
-        self.unreadable = 0
-        """Number of files that no decoder reads."""
+        self._published, self._pictures = published, pictures
+        self._connection, self._progress = connection, progress
 
-    def run(self) -> FoundPictures:
-        """Return what is found."""
-        key = hashlib.sha256(self._dataset.manifest.as_bytes()).hexdigest()
-        parts = self._by_hashes(key)
-        looks = GrowingTable(self._work / "looks.parquet", _LOOKS)
-        if self._published.has_thumbnails and number_of_same(self._work) < len(self._dataset):
-            self._by_looks(parts, key, looks)
-        looks.close()
-        return choose(self._work)
-
-    def _by_hashes(self, key: str) -> list[Part]:
-        """Look at all files, and keep the hashes of those that may be published."""
-        of_bytes, of_pixels = self._published.bytes, self._published.pixels
-        hashes = GrowingTable(self._work / "hashes.parquet", _HASHES)
-        parts: list[Part] = []
-        looked_at = self._pictures.parts(self._work, of_bytes, of_pixels, key, self._progress)
-        for part, table in looked_at:
-            parts.append(part)
-            self.unreadable += len(table) - table["fault"].null_count
-            told = table.select(["sha256", "pixels_sha256"]).to_pylist()
-            hashes.append(
-                pa.Table.from_pylist(
-                    [
-                        {"file": file, **row}
-                        for file, row in enumerate(told, start=part.first)
-                        if row["sha256"] in of_bytes or row["pixels_sha256"] in of_pixels
-                    ],
-                    schema=_HASHES,
-                )
-            )
-        hashes.close()
-        return parts
-
-    def _by_looks(self, parts: list[Part], key: str, looks: GrowingTable) -> None:
-        """Compare all samples with the files that are nobody's: a part that two samples share may
-        be of one that was found."""
-        total = len(self._dataset)
-        rounds = range(0, total, _PUBLISHED_AT_ONCE)
-        self._progress.begin(
-            "compare pictures", total=len(rounds) * len(parts), done=0, drops=False
-        )
-        for first in rounds:
-            numbers = range(first, min(total, first + _PUBLISHED_AT_ONCE))
-            name = hashlib.sha256(f"{_VERSION} {key} {numbers}".encode()).hexdigest()[:16]
-            compare = None
-            for part in parts:
-                path = self._work / f"found-{name}-{part.name.removeprefix('files-')}"
-                table = read_whole(path)
-                if table is None:
-                    compare = compare or Comparison(self._published.samples(numbers), numbers)
-                    table = compare.part(part, self._pictures, self._work)
-                    write_whole(table, path)
-                # a file's number changes as others come and go, so tables of parts hold its row
-                file = pa.array(table["file"].to_numpy() + part.first)
-                looks.append(table.set_column(_ROW, _LOOKS.field(_ROW), file))
-                self._progress.advance(1)
-
-
-class Comparison:
-    """Compares files with some of the samples.
-
-    Args:
-        samples: the samples.
-        numbers: of them in the dataset.
-    """
-
-    def __init__(self, samples: PublishedSamples, numbers: range) -> None:
-        self._samples, self._numbers = samples, numbers
-        self._index, self._stems = samples.index(), samples.stems()
-
-    def part(self, part: Part, pictures: UserPictures, work: Path) -> pa.Table:
-        """Compare the files of a part with the samples; return a row for each two that look alike,
-        in which ``file`` is the number of the file in the part.
+    def run(self) -> None:
+        """Hash all files; if samples are left, compare the files that are nobody's with all
+        samples: a part that two samples share may be of one that was found.
 
         Raises:
-            RunError: a file was changed since it was looked at.
+            DatasetError: a thumbnail is damaged.
+            RunError: a file was changed since it was hashed.
         """
-        table = read_whole(work / part.name)
-        assert table is not None, "it was written or read before"
-        listed = pictures.listed(part)
-        rows = [row for row in enumerate(table.to_pylist()) if row[1]["signatures"] is not None]
-
-        def compared(numbered: tuple[int, dict[str, Any]]) -> list[dict[str, Any]]:
-            number, row = numbered
-            source, path = listed[number]
-            proposed = self._index.propose(described(row))
-            proposed = [*dict.fromkeys([*self._stems.get(stem(path), ()), *proposed])]
-            if not proposed:
-                return []
-            try:
-                looks = looks_of(decode(pictures.read(source, path)))
-            except (OSError, ImageError) as error:
-                raise RunError(f"{path}: changed since it was looked at") from error
-            told = {"file": number, "sha256": row["sha256"]}
-            results = []
-            for place in proposed:
-                aligned = align(self._samples.looks(place), looks)
-                if aligned is not None:
-                    own = _as_row(self._samples.size(place), looks, aligned)
-                    results.append({"sample": self._numbers[place], **told, **own})
-            return results
-
         with ThreadPoolExecutor(usable_cores()) as pool:
-            found = map_ahead(pool, compared, rows, most=2 * usable_cores())
-            return pa.Table.from_pylist([r for own in found for r in own], schema=_LOOKS)
+            self._pool = pool
+            self._hash_files()
+            samples = self._count("samples")
+            if self._published.has_thumbnails and count_same(self._connection) < samples:
+                index = Index(self._connection, samples)
+                self._index_samples(index, samples)
+                self._compare_files(index)
+
+    def count_unreadable(self) -> int:
+        """Return the number of files that no decoder reads."""
+        return self._count("listed JOIN hashed USING (file) WHERE fault IS NOT NULL")
+
+    def _hash_files(self) -> None:
+        for files in self._parts("listed", "hashed", "look at pictures"):
+            rows = pa.Table.from_pylist(list(self._mapped(self._hashed, files)), schema=_HASHED)
+            self._connection.from_arrow(rows).insert_into("hashed")
+
+    def _hashed(self, listed: tuple[int, int, str]) -> dict[str, Any]:
+        file, source, path = listed
+        row: dict[str, Any] = {"file": file}
+        try:
+            data = self._pictures.read(source, path)
+            row["sha256"] = hashlib.sha256(data).hexdigest()
+            if not self._published.may_hold(row["sha256"]):
+                row["pixels_sha256"] = pixels_sha256(decode(data))
+        except (OSError, ImageError, StorageError) as error:
+            row["fault"] = first_line(error)
+        return row
+
+    def _index_samples(self, index: Index, number: int) -> None:
+        """Put what thumbnails are looked up by into the work file."""
+        done = self._count("indexed")
+        self._progress.begin("look at thumbnails", total=number, done=done, drops=False)
+        for first in range(done, number, _AT_ONCE):
+            samples = range(first, min(number, first + _AT_ONCE))
+            pictures = self._mapped(
+                lambda each: self._published.picture(*each), self._sized(samples)
+            )
+            self._connection.begin()
+            index.add(samples, list(pictures))
+            self._connection.commit()
+            self._progress.advance(len(samples))
+
+    def _compare_files(self, index: Index) -> None:
+        self._connection.execute(_NOBODYS)
+        for files in self._parts("nobodys", "compared", "compare pictures"):
+            numbers = [file for file, _, _ in files]
+            pictures = dict(zip(numbers, self._mapped(self._opened, files), strict=True))
+            pairs = index.propose(numbers, [*pictures.values()])
+            pairs += self._connection.execute(_NAMED, [numbers]).fetchall()
+            found = self._mapped(
+                partial(self._compared, _by_sample(pairs), pictures),
+                self._sized({s for _, s in pairs}),
+            )
+            rows = [row for each in found for row in each]
+            self._connection.begin()
+            if rows:
+                self._connection.from_arrow(pa.Table.from_pylist(rows)).insert_into("alike")
+            self._connection.from_arrow(pa.table({"file": numbers})).insert_into("compared")
+            self._connection.commit()
+
+    def _opened(self, listed: tuple[int, int, str]) -> Picture:
+        _, source, path = listed
+        try:
+            return picture_of(decode(self._pictures.read(source, path)))
+        except (OSError, ImageError) as error:
+            raise RunError(f"{path}: changed since it was looked at") from error
+
+    def _compared(
+        self, proposed: dict[int, list[int]], pictures: dict[int, Picture],
+        sized: tuple[int, bytes | None, tuple[int, int]],
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """Compare a sample with the files that may be its picture; return the rows of those that
+        are."""
+        sample, rows = sized[0], []
+        published = self._published.picture(*sized)
+        for file in proposed[sample]:
+            if (aligned := align(published, pictures[file])) is not None:
+                own = _as_row(published, pictures[file], aligned)
+                rows.append({"sample": sample, "file": file, **own})
+        return rows
+
+    def _sized(self, samples: Iterable[int]) -> Iterator[tuple[int, bytes | None, tuple[int, int]]]:
+        """Yield numbers, thumbnails and sizes of samples, in order."""
+        for sample, width, height in self._connection.execute(_SIZES, [[*samples]]).fetchall():
+            yield sample, self._published.thumbnail(sample), (width, height)
+
+    def _parts(self, table: str, done: str, name: str) -> Iterator[list[tuple[int, int, str]]]:
+        """Yield number, folder and path of the files of a table that another one does not hold
+        yet, some at a time."""
+        left = self._connection.execute(
+            f"SELECT file FROM {table} ANTI JOIN {done} USING (file) ORDER BY file"
+        ).fetchnumpy()["file"]
+        total = self._count(table)
+        self._progress.begin(name, total=total, done=total - len(left), drops=False)
+        for first in range(0, len(left), _AT_ONCE):
+            some = left[first : first + _AT_ONCE].tolist()
+            yield self._connection.execute(_FILES, [some]).fetchall()
+            self._progress.advance(len(some))
+
+    def _count(self, table: str) -> int:
+        return self._connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
+
+    def _mapped(self, work: Callable[[In], Out], items: Iterable[In]) -> Iterator[Out]:
+        return map_ahead(self._pool, work, items, most=2 * usable_cores())
 
 
-def _as_row(size: tuple[int, int], looks: Looks, aligned: Aligned) -> dict[str, Any]:
-    undone = aligned.placement.undone_size(*looks.size)
+def _by_sample(pairs: list[tuple[int, int]]) -> dict[int, list[int]]:
+    """Return the files of each sample, of pairs of a file and a sample."""
+    files = defaultdict(set)
+    for file, sample in pairs:
+        files[sample].add(file)
+    return {sample: sorted(each) for sample, each in files.items()}
+
+
+def _as_row(published: Picture, found: Picture, aligned: Aligned) -> dict[str, Any]:
+    size = published.size
+    undone = aligned.placement.undone_size(*found.size)
     placement = aligned.placement.snapped(size, undone, _SNAP * max(size))
     return {
-        "width": looks.size[0], "height": looks.size[1], **dataclasses.asdict(placement),
+        "width": found.size[0], "height": found.size[1], **dataclasses.asdict(placement),
         "shown": 1.0 if placement.shows_all(*size) else aligned.shown,
         "apart": aligned.apart, "colours": aligned.colours,
     }  # fmt: skip

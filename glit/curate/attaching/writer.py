@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from glit.curate.attaching.found import AMBIGUOUS, Found, FoundPictures
+from glit.curate.attaching.choice import AMBIGUOUS, Match, Matches
 from glit.curate.attaching.moved_row import moved_row
 from glit.curate.attaching.placement import Placement
 from glit.curate.attaching.user_pictures import UserPictures
@@ -39,7 +39,7 @@ class AttachedRows:
         self,
         dataset: Dataset,
         pictures: UserPictures,
-        found: FoundPictures,
+        found: Matches,
         progress: StageProgress,
     ) -> None:
         self._pictures, self._found, self._progress = pictures, found, progress
@@ -76,7 +76,7 @@ class AttachedRows:
         self._progress.advance(len(group), len(drops))
         return pa.Table.from_pylist(rows, schema=group.table.schema), drops
 
-    def _made(self, found: Found | None, row: dict[str, Any]) -> dict[str, Any] | Drop:
+    def _made(self, found: Match | None, row: dict[str, Any]) -> dict[str, Any] | Drop:
         if found is None:
             return Drop(reason="no_picture", message="none of the files is this picture")
         file = self._pictures.place(found.source, found.path)
