@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch.nn.functional import normalize
 
 from glit.evaluation.label_maps import IGNORED
-from glit.evaluation.recall import first_hit_rank, recall_at
+from glit.evaluation.ranking import first_hit_rank, recall_at
 from glit.evaluation.relevance import by_text
 from glit.evaluation.tasks.segment import confusion, means
 from glit.images import decode
@@ -142,9 +142,8 @@ def test_recall_with_several_captions_an_image_is_clip_benchmarks() -> None:
     t2i, i2t = by_text(owner, words, num_images)
     for name, table, relevance in (("image", scores, t2i), ("text", scores.T, i2t)):
         rank = first_hit_rank(
-            lambda q, g, table=table: table[q, g], num_gallery=table.shape[1], relevance=relevance,
-            chunk=7,
-        )  # fmt: skip
+            table.__getitem__, num_gallery=table.shape[1], relevance=relevance, chunk=7
+        )
         found = recall_at(rank, ks)
         for k in ks:
             assert found[k] == pytest.approx(wanted[f"{name}_retrieval_recall@{k}"]), (name, k)

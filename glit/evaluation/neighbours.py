@@ -1,7 +1,4 @@
-"""Pick queries that succeed and queries that fail, with their top results.
-
-Shapes: Q queries, C gallery items.
-"""
+"""Pick queries that succeed and queries that fail, with their top results."""
 
 from __future__ import annotations
 
@@ -10,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Int
 
 from glit.evaluation.collection import Collection
-from glit.evaluation.recall import Block
+from glit.evaluation.ranking import Scores, best_items
 from glit.evaluation.relevance import Relevance
 from glit.images.thumbnails import data_url, thumbnail
 
@@ -38,25 +34,17 @@ class Neighbours:
 
 
 def examples(
-    block: Block,
-    rank_Q: Int[np.ndarray, " q"],
-    *,
-    num_gallery: int,
-    relevance: Relevance,
-    most: int,
-    chunk: int,
+    scores: Scores, rank_Q: Int[np.ndarray, " q"], relevance: Relevance, *, most: int
 ) -> tuple[list[Neighbours], list[Neighbours]]:
     """Pick queries whose first result is correct, and the worst ranked queries, worst first.
 
     Right ones are taken from all over the queries.
 
     Args:
-        block: of scores.
+        scores: of the queries.
         rank_Q: of every query's best right item.
-        num_gallery: items.
         relevance: of every query.
         most: of each kind.
-        chunk: items that are scored at a time.
     """
     good = np.flatnonzero(rank_Q == 0)
     spread = good[np.linspace(0, len(good) - 1, min(most, len(good))).astype(int)]
@@ -64,23 +52,16 @@ def examples(
     worst = bad[np.argsort(-rank_Q[bad], kind="stable")][:most]
 
     def one(query: int) -> Neighbours:
-        row_C = torch.cat(
-            [
-                block(slice(query, query + 1), slice(first, min(first + chunk, num_gallery)))[0]
-                for first in range(0, num_gallery, chunk)
-            ]
-        )
-        score, item = torch.sort(row_C, descending=True, stable=True)
-        own = relevance.item[relevance.start[query] : relevance.start[query + 1]]
+        items_1K, scores_1K = best_items(scores(slice(query, query + 1)), NEAREST)
         return Neighbours(
             query=query,
             rank=int(rank_Q[query]),
-            right=tuple(map(int, own)),
-            nearest=tuple(map(int, item[:NEAREST])),
-            scores=tuple(map(float, score[:NEAREST])),
+            right=tuple(relevance[query].tolist()),
+            nearest=tuple(items_1K[0].tolist()),
+            scores=tuple(scores_1K[0].tolist()),
         )
 
-    return [one(int(query)) for query in spread], [one(int(query)) for query in worst]
+    return [one(query) for query in spread.tolist()], [one(query) for query in worst.tolist()]
 
 
 def as_dicts(

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,16 @@ class Relevance:
 
     def __len__(self) -> int:
         return len(self.start) - 1
+
+    def __getitem__(self, query: int) -> Int[np.ndarray, " r"]:
+        return self.item[self.start[query] : self.start[query + 1]]
+
+    def mask(self, queries: slice, num_gallery: int) -> Bool[Tensor, "q c"]:
+        """Which items are relevant to each of some queries."""
+        mask_QC = torch.zeros(queries.stop - queries.start, num_gallery, dtype=torch.bool)
+        for row_C, query in zip(mask_QC, range(queries.start, queries.stop), strict=True):
+            row_C[self[query]] = True
+        return mask_QC
 
 
 def by_text(

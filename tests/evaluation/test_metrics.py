@@ -9,24 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glit.evaluation.localisation import centre_inside, chance, first_hit
-from glit.evaluation.precision import average_precision, best_items
-from glit.evaluation.recall import first_hit_rank, recall_at
+from glit.evaluation.ranking import average_precision, best_items, first_hit_rank, recall_at
 from glit.evaluation.relevance import Relevance, by_text, joint_relevance
 
 
-def as_embeddings(similarity: list[list[float]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Queries and a gallery whose dot products are the matrix."""
-    matrix = torch.tensor(similarity)
-    return matrix, torch.eye(matrix.shape[1])
-
-
 def ranks(similarity, relevant, chunk: int = 4096) -> list[int]:
-    query, gallery = as_embeddings(similarity)
+    score = torch.tensor(similarity)
+    relevance = Relevance.of(relevant)
     return first_hit_rank(
-        lambda q, g: query[q] @ gallery[g].T,
-        num_gallery=len(gallery),
-        relevance=Relevance.of(relevant),
-        chunk=chunk,
+        score.__getitem__, num_gallery=score.shape[1], relevance=relevance, chunk=chunk
+    ).tolist()
+
+
+def precisions(similarity, relevance: Relevance, k: int, chunk: int = 4096) -> list[float]:
+    score = torch.as_tensor(similarity)
+    return average_precision(
+        score.__getitem__, num_gallery=score.shape[1], relevance=relevance, k=k, chunk=chunk
     ).tolist()
 
 
@@ -87,20 +85,14 @@ def test_a_caption_two_images_share_is_right_for_both() -> None:
 
 
 def test_average_precision_by_hand() -> None:
-    """Hits at ranks 1 and 3; at rank 2; none; ranks 1 and 2 of three that are right, K = 3."""
-    items = np.array([[5, 0, 7], [1, 2, 3], [0, 1, 2], [4, 5, 9]])
-    relevance = Relevance.of([[5, 7], [2], [9], [4, 5, 6]])
-    assert average_precision(items, relevance).tolist() == pytest.approx(
-        [(1 + 2 / 3) / 2, 0.5, 0.0, 2 / 3]
-    )
-
-
-@given(seed=st.integers(0, 999), chunk=st.integers(1, 7))
-def test_best_items_in_blocks(seed: int, chunk: int) -> None:
-    matrix = np.random.default_rng(seed).permutation(40).reshape(4, 10).astype(np.float32)
-    query, gallery = as_embeddings(matrix.tolist())
-    found = best_items(query, gallery, k=3, chunk=chunk)
-    assert np.array_equal(found, np.argsort(-matrix, axis=1)[:, :3])
+    """Hits at ranks 1 and 3; at rank 2; none; ranks 1 and 2 of four that are right, K = 3."""
+    first = torch.tensor([[5, 0, 7], [1, 2, 3], [0, 1, 2], [4, 5, 9]])
+    scores = torch.zeros(4, 10).scatter(1, first, torch.tensor([[3.0, 2, 1]] * 4))
+    relevance = Relevance.of([[5, 7], [2], [9], [4, 5, 6, 7]])
+    for chunk in (1, 4, 4096):
+        found = precisions(scores, relevance, 3, chunk)
+        assert found == pytest.approx([(1 + 2 / 3) / 2, 0.5, 0.0, 2 / 3])
+    assert precisions(scores[:1, :6], Relevance.of([[0, 5]]), 9) == [1.0]  # six items are all
 
 
 def right(relevance: Relevance) -> list[list[int]]:
@@ -120,10 +112,6 @@ def test_a_caption_that_is_its_own_sentence_is_one_text() -> None:
     assert texts == ["A", "B"]
     assert right(for_image) == [[0], [1], [0]]
     assert right(for_text) == [[0, 2], [1]]
-
-
-def mean_precision(query, gallery, relevance: Relevance, k: int = 10) -> float:
-    return float(average_precision(best_items(query, gallery, k=k), relevance).mean())
 
 
 def as_published(similarity: np.ndarray, sample: list[int], k: int = 10) -> float:
@@ -147,11 +135,9 @@ def test_the_joint_set_without_copies_is_the_published_measure(wholes: int, seed
     similarity = generator.permutation(len(sample) ** 2).reshape(len(sample), -1).astype(np.float32)
     texts, for_image, for_text = joint_relevance([f"text {i}" for i in range(len(sample))], sample)
     assert len(texts) == len(sample)
-    image, text = as_embeddings(similarity.tolist())
-    assert mean_precision(image, text, for_image) == pytest.approx(as_published(similarity, sample))
-    assert mean_precision(text, image, for_text) == pytest.approx(
-        as_published(similarity.T, sample)
-    )
+    for matrix, relevance in ((similarity, for_image), (similarity.T, for_text)):
+        found = np.mean(precisions(matrix, relevance, 10))
+        assert found == pytest.approx(as_published(matrix, sample))
 
 
 def test_patch_centres_inside_a_box() -> None:
@@ -179,8 +165,7 @@ def test_chance() -> None:
     assert found == pytest.approx({1: (0 + 0.25 + 1) / 3, 4: 2 / 3, 9: 2 / 3})
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3, 4, 4096])
-def test_of_equal_scores_the_first_items_come_first_in_any_blocks(chunk) -> None:
-    query, gallery = as_embeddings([[0.5] * 6, [0.1, 0.9, 0.5, 0.5, 0.9, 0.5]])
-    found = best_items(query, gallery, k=3, chunk=chunk)
-    assert found.tolist() == [[0, 1, 2], [1, 4, 2]]
+def test_of_equal_scores_the_first_items_come_first() -> None:
+    items, scores = best_items(torch.tensor([[0.5] * 6, [0.25, 0.75, 0.5, 0.5, 0.75, 0.5]]), 3)
+    assert items.tolist() == [[0, 1, 2], [1, 4, 2]]
+    assert scores.tolist() == [[0.5] * 3, [0.75, 0.75, 0.5]]

@@ -8,8 +8,8 @@ from torch import Tensor
 from glit.evaluation.collection import Collection, JointCollection, need_pairs
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import CollectionEmbedder, Picture
-from glit.evaluation.metrics import Metrics
-from glit.evaluation.precision import average_precision, best_items
+from glit.evaluation.metrics import WAYS, Metrics
+from glit.evaluation.ranking import average_precision
 from glit.evaluation.relevance import joint_relevance
 
 
@@ -25,14 +25,19 @@ def joint_map(
     texts, sample, image_ND = _joint_set(embedder, collection)
     distinct, texts_for_image, images_for_text = joint_relevance(texts, sample)
     text_UD = embedder.texts(distinct)
-    k, chunk = config.precision_at, config.chunk_size
-    text_query = average_precision(best_items(text_UD, image_ND, k=k, chunk=chunk), images_for_text)
-    image_query = average_precision(
-        best_items(image_ND, text_UD, k=k, chunk=chunk), texts_for_image
-    )
+    k = config.precision_at
+    found = {}
+    for way, query, gallery, relevance in (
+        (WAYS[0], text_UD, image_ND, images_for_text),
+        (WAYS[1], image_ND, text_UD, texts_for_image),
+    ):
+        precision_Q = average_precision(
+            lambda some, query=query, gallery=gallery: query[some] @ gallery.T,
+            num_gallery=len(gallery), relevance=relevance, k=k, chunk=config.chunk_size,
+        )  # fmt: skip
+        found[f"{way}_map@{k}"] = float(precision_Q.mean())
     return {
-        f"image_retrieval_map@{k}": float(text_query.mean()),
-        f"text_retrieval_map@{k}": float(image_query.mean()),
+        **found,
         "pairs": float(len(texts) - len(collection.captions)),
         "distinct_texts": float(len(distinct)),
     }

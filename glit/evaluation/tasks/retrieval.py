@@ -8,20 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Int
+from torch import Tensor
 
 from glit.evaluation.collection import Collection, all_captions
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import CollectionEmbedder
-from glit.evaluation.metrics import WAYS, Measured, Metrics
+from glit.evaluation.metrics import WAYS, Measured
 from glit.evaluation.neighbours import as_dicts, examples
-from glit.evaluation.recall import Block, first_hit_rank, recall_at
+from glit.evaluation.ranking import Scores, first_hit_rank, recall_at
 from glit.evaluation.relevance import Relevance, by_text
 from glit.evaluation.scorers.protocol import Scorer, Text, Vectors
 
 Ranks = Mapping[str, Int[np.ndarray, " q"]]
 """By direction: texts ask for images, images ask for texts."""
 MOST_KEPT = 1 << 26
-"""Scores that are kept, 256 MB; every block is computed four times where there are more."""
+"""Scores that are kept, 256 MB; of more, each is computed once for either direction."""
 
 
 def retrieval(
@@ -42,15 +43,13 @@ def retrieval(
     found = Measured(metrics={})
     words = [text.text for text in texts]
     for way in _ways(scorer, images, scorer.texts(embedder, texts), texts, owner, config):
-        found.metrics.update(way.recalls(config.recall_at))
+        shares = recall_at(way.rank, config.recall_at)
+        found.metrics.update({f"{way.name}_recall@{k}": share for k, share in shares.items()})
         if neighbours:
-            right, wrong = examples(
-                way.block, way.rank, num_gallery=way.num_gallery, relevance=way.relevance,
-                most=neighbours, chunk=config.chunk_size,
-            )  # fmt: skip
+            both = examples(way.scores, way.rank, way.relevance, most=neighbours)
             found.neighbours[way.name] = {
                 kind: as_dicts(some, by=way.by, texts=words, collection=collection)
-                for kind, some in (("right", right), ("wrong", wrong))
+                for kind, some in zip(("right", "wrong"), both, strict=True)
             }
     return found
 
@@ -84,40 +83,34 @@ class _Way:
     name: str
     by: str
     """The side that asks: ``text`` or ``image``."""
-    block: Block
-    num_gallery: int
+    scores: Scores
     relevance: Relevance
     rank: Int[np.ndarray, " q"]
-
-    def recalls(self, ks: Sequence[int]) -> Metrics:
-        return {f"{self.name}_recall@{k}": v for k, v in recall_at(self.rank, ks).items()}
 
 
 def _ways(
     scorer: Scorer, images: Vectors, vectors: Vectors, texts: Sequence[Text],
     owner: Sequence[int], config: EvaluateConfig,
 ) -> Iterator[_Way]:  # fmt: skip
+    chunk = config.chunk_size
     to_image, to_text = by_text(owner, [text.text for text in texts], len(images))
-    scores = _scores(scorer, vectors, images, config.chunk_size)
-    for name, by, block, number, relevance in (
-        (WAYS[0], "text", scores, len(images), to_image),
-        (WAYS[1], "image", lambda i, t: scores(t, i).T, len(vectors), to_text),
+
+    def of_texts(some: slice) -> Tensor:
+        pieces = [images[low : low + chunk] for low in range(0, len(images), chunk)]
+        return torch.cat([scorer.score(vectors[some], piece) for piece in pieces], dim=1)
+
+    def of_images(some: slice) -> Tensor:
+        pieces = [vectors[low : low + chunk] for low in range(0, len(vectors), chunk)]
+        return torch.cat([scorer.score(piece, images[some]) for piece in pieces]).T
+
+    scores: tuple[Scores, Scores] = of_texts, of_images
+    if len(vectors) * len(images) <= MOST_KEPT:
+        blocks = range(0, len(vectors), chunk)
+        whole_TI = torch.cat([of_texts(slice(low, low + chunk)) for low in blocks])
+        scores = whole_TI.__getitem__, whole_TI.T.__getitem__
+    for name, by, score, number, relevance in (
+        (WAYS[0], "text", scores[0], len(images), to_image),
+        (WAYS[1], "image", scores[1], len(vectors), to_text),
     ):
-        rank = first_hit_rank(
-            block, num_gallery=number, relevance=relevance, chunk=config.chunk_size
-        )
-        yield _Way(
-            name=name, by=by, block=block, num_gallery=number, relevance=relevance, rank=rank
-        )
-
-
-def _scores(scorer: Scorer, texts: Vectors, images: Vectors, chunk: int) -> Block:
-    """Blocks of scores; those of a matrix of ordinary size are computed once and kept."""
-    if len(texts) * len(images) > MOST_KEPT:
-        return lambda t, i: scorer.score(texts[t], images[i])
-    whole_TI = torch.empty(len(texts), len(images))
-    for t in range(0, len(texts), chunk):
-        for i in range(0, len(images), chunk):
-            some, others = slice(t, t + chunk), slice(i, i + chunk)
-            whole_TI[some, others] = scorer.score(texts[some], images[others])
-    return lambda t, i: whole_TI[t, i]
+        rank = first_hit_rank(score, num_gallery=number, relevance=relevance, chunk=chunk)
+        yield _Way(name=name, by=by, scores=score, relevance=relevance, rank=rank)

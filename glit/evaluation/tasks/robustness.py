@@ -31,7 +31,7 @@ from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import CollectionEmbedder
 from glit.evaluation.false_sentences import OfType, drawn, with_false_sentences
 from glit.evaluation.metrics import WAYS, Metrics
-from glit.evaluation.recall import recall_at
+from glit.evaluation.ranking import recall_at
 from glit.evaluation.tasks.retrieval import Ranks, hit_ranks
 
 
