@@ -56,7 +56,7 @@ def examples(
         return Neighbours(
             query=query,
             rank=int(rank_Q[query]),
-            right=tuple(relevance[query].tolist()),
+            right=tuple(relevance[query]),
             nearest=tuple(items_1K[0].tolist()),
             scores=tuple(scores_1K[0].tolist()),
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glit.evaluation.relevance import Relevance
@@ -45,7 +45,7 @@ def first_hit_rank(
     ranks = np.empty(len(relevance), dtype=np.int64)
     for queries in query_blocks(len(relevance), num_gallery, chunk):
         score_QC = scores(queries)
-        right_QC = relevance.mask(queries, num_gallery).to(score_QC.device)
+        right_QC = _mask(relevance[queries], num_gallery).to(score_QC.device)
         best_Q1 = score_QC.masked_fill(~right_QC, -torch.inf).amax(dim=1, keepdim=True)
         equal_QC = score_QC == best_Q1
         first_Q1 = (right_QC & equal_QC).byte().argmax(dim=1, keepdim=True)
@@ -53,6 +53,15 @@ def first_hit_rank(
         before_QC = (score_QC > best_Q1) | (equal_QC & earlier_QC)
         ranks[queries] = before_QC.sum(dim=1).cpu().numpy()
     return ranks
+
+
+def _mask(relevance: Relevance, num_gallery: int) -> Bool[Tensor, "q c"]:
+    """Which items are relevant to each query."""
+    assert all(relevance), "every query needs a relevant item"
+    mask_QC = torch.zeros(len(relevance), num_gallery, dtype=torch.bool)
+    for row_C, items in zip(mask_QC, relevance, strict=True):
+        row_C[torch.as_tensor(items)] = True
+    return mask_QC
 
 
 def recall_at(rank_Q: Int[np.ndarray, " q"], ks: Sequence[int]) -> dict[int, float]:
@@ -94,7 +103,7 @@ def average_precision(
     found = np.empty(len(relevance))
     for queries in query_blocks(len(relevance), num_gallery, chunk):
         items_QK, _ = best_items(scores(queries), k)
-        right_QC = relevance.mask(queries, num_gallery).numpy()
+        right_QC = _mask(relevance[queries], num_gallery).numpy()
         hit_QK = np.take_along_axis(right_QC, items_QK, axis=1)
         depth = items_QK.shape[1]
         precision_QK = np.cumsum(hit_QK, axis=1) / np.arange(1, depth + 1)

@@ -1,47 +1,11 @@
-"""Relevant gallery items of queries, as a flat list of index pairs."""
+"""Relevant gallery items of queries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-import numpy as np
-import torch
-from jaxtyping import Bool, Int
-from torch import Tensor
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relevance:
-    """Relevant items of every query; at least one each."""
-
-    item: Int[np.ndarray, " m"]
-    """Gallery items, the first query's first."""
-
-    start: Int[np.ndarray, " q1"]
-    """Query q's items are ``item[start[q]:start[q + 1]]``."""
-
-    @classmethod
-    def of(cls, sets: Iterable[Sequence[int]]) -> Relevance:
-        """From one collection of item numbers per query."""
-        lists = [sorted(set(each)) for each in sets]
-        assert all(lists), "every query needs a relevant item"
-        lengths = np.array([0, *map(len, lists)], dtype=np.int64)
-        flat = np.array([i for each in lists for i in each], dtype=np.int64)
-        return cls(item=flat, start=np.cumsum(lengths))
-
-    def __len__(self) -> int:
-        return len(self.start) - 1
-
-    def __getitem__(self, query: int) -> Int[np.ndarray, " r"]:
-        return self.item[self.start[query] : self.start[query + 1]]
-
-    def mask(self, queries: slice, num_gallery: int) -> Bool[Tensor, "q c"]:
-        """Which items are relevant to each of some queries."""
-        mask_QC = torch.zeros(queries.stop - queries.start, num_gallery, dtype=torch.bool)
-        for row_C, query in zip(mask_QC, range(queries.start, queries.stop), strict=True):
-            row_C[self[query]] = True
-        return mask_QC
+Relevance = Sequence[Sequence[int]]
+"""The numbers of every query's relevant items; at least one each."""
 
 
 def by_text(
@@ -53,8 +17,8 @@ def by_text(
     to it, and both copies of it are right answers to either image.
 
     >>> t2i, i2t = by_text([0, 1, 2], ["a", "b", "a"], 3)
-    >>> t2i.item.tolist(), i2t.item.tolist()
-    ([0, 2, 1, 0, 2], [0, 2, 1, 0, 2])
+    >>> t2i, i2t
+    ([[0, 2], [1], [0, 2]], [[0, 2], [1], [0, 2]])
     """
     images_of: dict[str, list[int]] = {}
     texts_of: dict[str, list[int]] = {}
@@ -63,11 +27,10 @@ def by_text(
         images_of.setdefault(text, []).append(image)
         texts_of.setdefault(text, []).append(index)
         of_image[image].append(index)
-    text_to_image = Relevance.of(images_of[text] for text in texts)
-    image_to_text = Relevance.of(
-        [other for index in own for other in texts_of[texts[index]]] for own in of_image
-    )
-    return text_to_image, image_to_text
+    image_to_text = [
+        sorted({other for index in own for other in texts_of[texts[index]]}) for own in of_image
+    ]
+    return [sorted(set(images_of[text])) for text in texts], image_to_text
 
 
 def joint_relevance(
@@ -81,8 +44,8 @@ def joint_relevance(
     GOAL's relevance.
 
     >>> texts, t4i, i4t = joint_relevance(["A", "B", "x", "x"], [0, 1, 0, 1])
-    >>> texts, t4i.item.tolist(), i4t.item.tolist()
-    (['A', 'B', 'x'], [0, 2, 1, 2, 0, 2, 1, 2], [0, 2, 1, 3, 0, 1, 2, 3])
+    >>> texts, t4i, i4t
+    (['A', 'B', 'x'], [[0, 2], [1, 2], [0, 2], [1, 2]], [[0, 2], [1, 3], [0, 1, 2, 3]])
     """
     number = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     images_of: dict[int, list[int]] = {}
@@ -92,8 +55,8 @@ def joint_relevance(
         images_of.setdefault(owner, []).append(image)
         texts_of.setdefault(owner, []).append(number[text])
         samples_with[number[text]].add(owner)
-    texts_for_image = Relevance.of(texts_of[owner] for owner in sample)
-    images_for_text = Relevance.of(
-        [image for owner in owners for image in images_of[owner]] for owners in samples_with
-    )
+    texts_for_image = [sorted(set(texts_of[owner])) for owner in sample]
+    images_for_text = [
+        sorted(image for owner in owners for image in images_of[owner]) for owners in samples_with
+    ]
     return list(number), texts_for_image, images_for_text

@@ -15,9 +15,8 @@ from glit.evaluation.relevance import Relevance, by_text, joint_relevance
 
 def ranks(similarity, relevant, chunk: int = 4096) -> list[int]:
     score = torch.tensor(similarity)
-    relevance = Relevance.of(relevant)
     return first_hit_rank(
-        score.__getitem__, num_gallery=score.shape[1], relevance=relevance, chunk=chunk
+        score.__getitem__, num_gallery=score.shape[1], relevance=relevant, chunk=chunk
     ).tolist()
 
 
@@ -74,44 +73,39 @@ def test_recall_at_several_depths() -> None:
 
 def test_relevance_of_several_captions_an_image() -> None:
     to_image, to_text = by_text([0, 0, 1, 1], ["a", "b", "c", "d"], 2)
-    assert to_image.item.tolist() == [0, 0, 1, 1]
-    assert (to_text.item.tolist(), to_text.start.tolist()) == ([0, 1, 2, 3], [0, 2, 4])
+    assert to_image == [[0], [0], [1], [1]]
+    assert to_text == [[0, 1], [2, 3]]
 
 
 def test_a_caption_two_images_share_is_right_for_both() -> None:
     to_image, to_text = by_text([0, 1, 2], ["same", "other", "same"], 3)
-    assert (to_image.item.tolist(), to_image.start.tolist()) == ([0, 2, 1, 0, 2], [0, 2, 3, 5])
-    assert (to_text.item.tolist(), to_text.start.tolist()) == ([0, 2, 1, 0, 2], [0, 2, 3, 5])
+    assert to_image == to_text == [[0, 2], [1], [0, 2]]
 
 
 def test_average_precision_by_hand() -> None:
     """Hits at ranks 1 and 3; at rank 2; none; ranks 1 and 2 of four that are right, K = 3."""
     first = torch.tensor([[5, 0, 7], [1, 2, 3], [0, 1, 2], [4, 5, 9]])
     scores = torch.zeros(4, 10).scatter(1, first, torch.tensor([[3.0, 2, 1]] * 4))
-    relevance = Relevance.of([[5, 7], [2], [9], [4, 5, 6, 7]])
+    relevance = [[5, 7], [2], [9], [4, 5, 6, 7]]
     for chunk in (1, 4, 4096):
         found = precisions(scores, relevance, 3, chunk)
         assert found == pytest.approx([(1 + 2 / 3) / 2, 0.5, 0.0, 2 / 3])
-    assert precisions(scores[:1, :6], Relevance.of([[0, 5]]), 9) == [1.0]  # six items are all
-
-
-def right(relevance: Relevance) -> list[list[int]]:
-    return [part.tolist() for part in np.split(relevance.item, relevance.start[1:-1])]
+    assert precisions(scores[:1, :6], [[0, 5]], 9) == [1.0]  # six items are all
 
 
 def test_joint_relevance() -> None:
     """Two samples with whole (0, 1) and local (2, 3) items; both local sentences are equal."""
     texts, for_image, for_text = joint_relevance(["A", "B", "x", "x"], [0, 1, 0, 1])
     assert texts == ["A", "B", "x"]
-    assert right(for_image) == [[0, 2], [1, 2], [0, 2], [1, 2]]
-    assert right(for_text) == [[0, 2], [1, 3], [0, 1, 2, 3]]
+    assert for_image == [[0, 2], [1, 2], [0, 2], [1, 2]]
+    assert for_text == [[0, 2], [1, 3], [0, 1, 2, 3]]
 
 
 def test_a_caption_that_is_its_own_sentence_is_one_text() -> None:
     texts, for_image, for_text = joint_relevance(["A", "B", "A"], [0, 1, 0])
     assert texts == ["A", "B"]
-    assert right(for_image) == [[0], [1], [0]]
-    assert right(for_text) == [[0, 2], [1]]
+    assert for_image == [[0], [1], [0]]
+    assert for_text == [[0, 2], [1]]
 
 
 def as_published(similarity: np.ndarray, sample: list[int], k: int = 10) -> float:
