@@ -17,4 +17,4 @@ def test_an_array_of_another_shape_is_refused():
 
 def test_two_arrays_whose_shapes_do_not_fit_are_refused():
     with pytest.raises(TypeCheckError):
-        contrastive(torch.zeros(2, 4), torch.zeros(3, 4), torch.tensor(1.0))
+        contrastive(torch.zeros(2, 4), torch.zeros(3, 4), torch.tensor(1.0), torch.ones(2).bool())

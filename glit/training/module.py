@@ -6,10 +6,12 @@ D width of an embedding.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
@@ -73,6 +75,49 @@ class ObjectiveModule(nn.Module):
 
     def after_step(self, max_logit_scale: float) -> None:
         """Called after every optimiser step, without gradients, to keep parameters in range."""
+
+
+class LearnedScales(ObjectiveModule):
+    """Learned factors on cosines, as logarithms, and biases; one of each for every term.
+
+    The loss gets them as the numbers ``scale`` and ``bias``, those of named terms as ``NAME_scale``
+    and ``NAME_bias``.
+    """
+
+    def __init__(
+        self, *terms: str, scale: float, bias: float | None = None, is_limited: bool = False
+    ) -> None:
+        """Begin all terms alike.
+
+        Args:
+            terms: names; without any there is one term without a name.
+            scale: the factor at first.
+            bias: the bias at first; None for losses without one.
+            is_limited: whether factors stay at or below CLIP's own limit.
+        """
+        super().__init__()
+        self.prefixes, self.is_limited = [f"{term}_" for term in terms] or [""], is_limited
+        shape = (len(terms),) if len(terms) > 1 else ()
+        self.log_scale = nn.Parameter(torch.full(shape, math.log(scale)))
+        self.bias = None if bias is None else nn.Parameter(torch.full(shape, bias))
+
+    def numbers(self) -> dict[str, Tensor]:
+        """Scale and bias of every term."""
+        learned = {"scale": self.log_scale.exp()}
+        if self.bias is not None:
+            learned["bias"] = self.bias
+        return {
+            f"{prefix}{name}": value
+            for name, values in learned.items()
+            for prefix, value in zip(self.prefixes, values.reshape(-1), strict=True)
+        }
+
+    def forward(self, encoded: Encoded) -> ModuleOutput:
+        return ModuleOutput(numbers=self.numbers())
+
+    def after_step(self, max_logit_scale: float) -> None:
+        if self.is_limited:
+            self.log_scale.clamp_(max=math.log(max_logit_scale))
 
 
 class EncodingModule(ObjectiveModule):

@@ -23,7 +23,7 @@ from glit.models.clip.runs import find_model, model_of_run
 from glit.training.checkpoint import Checkpoints, read_module, write_module
 from glit.training.config import TrainConfig
 from glit.training.loop import train
-from glit.training.objectives.siglip import ScaleAndBias
+from glit.training.module import LearnedScales
 from glit.training.resume import checkpoint_to_start_from
 
 
@@ -96,7 +96,7 @@ class Stop:
 
 
 def test_a_checkpoint_of_another_objective_is_refused(tmp_path) -> None:
-    module = ScaleAndBias()
+    module = LearnedScales(scale=10.0, bias=-10.0)
     with pytest.raises(WeightsError, match="not the parameters of this run's objective"):
         read_module(tmp_path, module)
     write_module(tmp_path, torch.nn.Linear(2, 2), {"objective": "other"})
@@ -156,7 +156,7 @@ def save_step(tiny_clip, monkeypatch):
 
     def save(run: Path, step: int) -> None:
         Checkpoints(run).save(
-            Position(step=step, epoch=step, best=0.5, best_step=BEST[step]), model, ScaleAndBias(),
+            Position(step=step, epoch=step, best=0.5, best_step=BEST[step]), model, LearnedScales(scale=10.0, bias=-10.0),
             objective={"objective": "siglip"}, start=tiny_clip, preprocessing=preprocessing,
             optimizer={"state": {}, "param_groups": []}, scaler=None, stays=step == 2,
         )  # fmt: skip

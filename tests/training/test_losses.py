@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from glit.training.losses import contrastive, mean_cosine, tsl_diagonal, tsl_full
-from glit.training.objectives.siglip import sigmoid_loss
+from glit.training.losses import contrastive, mean_cosine, sigmoid_loss, tsl_diagonal, tsl_full
 
 ONE = torch.tensor(1.0)
 
@@ -35,7 +34,7 @@ def test_a_pair_of_weight_zero_is_still_a_negative_of_others() -> None:
 def test_an_empty_batch_gives_zero_and_gradients() -> None:
     image = torch.zeros(0, 2, requires_grad=True)
     scale = torch.tensor(5.0, requires_grad=True)
-    loss = contrastive(image, torch.zeros(0, 2), scale)
+    loss = contrastive(image, torch.zeros(0, 2), scale, torch.zeros(0).bool())
     loss.backward()
     assert loss.item() == 0
     assert scale.grad is not None and scale.grad.item() == 0
@@ -54,10 +53,8 @@ def test_to_weigh_with_zero_is_to_leave_out(name: str, chosen: list[int]) -> Non
     losses = {
         "contrastive": lambda a, b, valid: contrastive(a, b, ONE * 7, valid),
         "sigmoid": lambda a, b, valid: sigmoid_loss(a, b, ONE * 7, -ONE, valid),
-        "diagonal": lambda a, b, valid: tsl_diagonal(
-            a, b, None if valid is None else valid.double()
-        ),
-        "full": lambda a, b, valid: tsl_full(a, b, None if valid is None else valid.double()),
+        "diagonal": lambda a, b, valid: tsl_diagonal(a, b, valid.double()),
+        "full": lambda a, b, valid: tsl_full(a, b, valid.double()),
     }
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(2, 5, 4, dtype=torch.float64, generator=generator)
@@ -65,7 +62,7 @@ def test_to_weigh_with_zero_is_to_leave_out(name: str, chosen: list[int]) -> Non
     valid = torch.zeros(5, dtype=torch.bool)
     valid[chosen] = True
     found = losses[name](*weighed, valid)
-    wanted = losses[name](left[0, chosen], left[1, chosen], None)
+    wanted = losses[name](left[0, chosen], left[1, chosen], valid[chosen])
     torch.testing.assert_close(found, wanted)
     found.backward()
     wanted.backward()
@@ -77,7 +74,7 @@ def test_gradients_of_tsl(loss) -> None:
     generator = torch.Generator().manual_seed(0)
     a = torch.randn(3, 4, dtype=torch.float64, generator=generator, requires_grad=True)
     b = torch.randn(3, 4, dtype=torch.float64, generator=generator, requires_grad=True)
-    assert torch.autograd.gradcheck(loss, (a, b))
+    assert torch.autograd.gradcheck(loss, (a, b, torch.tensor([1.0, 0.5, 2.0]).double()))
 
 
 def test_gradients_of_the_contrastive_loss() -> None:
@@ -85,4 +82,4 @@ def test_gradients_of_the_contrastive_loss() -> None:
     a = torch.randn(3, 4, dtype=torch.float64, generator=generator, requires_grad=True)
     b = torch.randn(3, 4, dtype=torch.float64, generator=generator, requires_grad=True)
     scale = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(contrastive, (a, b, scale))
+    assert torch.autograd.gradcheck(contrastive, (a, b, scale, torch.ones(3).bool()))

@@ -27,8 +27,8 @@ class LongAndFirst(Objective):
     def __call__(self, features, logit_scale):
         """The loss, and figures for metrics.jsonl."""
         valid_N = features.valid_N & features.valid_further_NS[:, 0]
-        first_ND = features.further_text_NSD[valid_N, 0]
-        first = contrastive(features.image_ND[valid_N], first_ND, logit_scale)
+        first_ND = features.further_text_NSD[:, 0]
+        first = contrastive(features.image_ND, first_ND, logit_scale, valid_N)
         loss = global_loss(features, logit_scale) + self.lambda_first * first
         return loss, {"loss_first": first.detach()}
 

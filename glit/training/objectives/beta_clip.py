@@ -26,7 +26,6 @@ texts of other images count as wrong. What differs:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -35,7 +34,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from glit.models.clip.attention_pool import AttentionPool
 from glit.models.clip.encoder import ClipEncoder
@@ -44,19 +43,18 @@ from glit.recipes.extras import require
 from glit.text.phrases import phrases
 from glit.text.spans import Span
 from glit.training.features import Features
-from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
+from glit.training.module import Encoded, LearnedScales, ModuleOutput
 from glit.training.objective import InputSpec, Loss, Objective, global_loss, logged
 
 Contrast = Literal["cross-entropy", "binary"]
 
 
-class BetaClipModule(ObjectiveModule):
+class BetaClipModule(LearnedScales):
     """The attention and the scale of L_beta."""
 
     def __init__(self, width: int) -> None:
-        super().__init__()
+        super().__init__(scale=1 / 0.07, is_limited=True)
         self.pool = AttentionPool(width)
-        self.log_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
         features, tokens = encoded.features, encoded.tokens
@@ -64,11 +62,12 @@ class BetaClipModule(ObjectiveModule):
         patch_BPD = encoded.encoder.project_patches(tokens.patch_BPH)
         texts_BKD = torch.cat([features.text_ND[:, None], features.further_text_NSD], dim=1)
         pooled_BKD = F.normalize(self.pool(texts_BKD, patch_BPD).float(), dim=-1)
-        return ModuleOutput(rows={"pooled": pooled_BKD}, numbers={"scale": self.log_scale.exp()})
+        return ModuleOutput(rows={"pooled": pooled_BKD}, numbers=self.numbers())
 
     def after_step(self, max_logit_scale: float) -> None:
         """The scale stays between 1 and CLIP's own limit."""
-        self.log_scale.clamp_(min=0.0, max=math.log(max_logit_scale))
+        super().after_step(max_logit_scale)
+        self.log_scale.clamp_(min=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,19 +18,17 @@ serves long and short texts.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from glit.models.clip.encoder import ClipEncoder
 from glit.plain import limited
 from glit.training.features import Features
 from glit.training.losses import contrastive
-from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
+from glit.training.module import LearnedScales, ObjectiveModule
 from glit.training.objective import (
     InputSpec,
     Loss,
@@ -39,21 +37,6 @@ from glit.training.objective import (
     global_loss,
     logged,
 )
-
-
-class RegionScales(ObjectiveModule):
-    """The logit scales of regions and of false sentences."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.log_scale = nn.Parameter(torch.full((2,), math.log(1 / 0.07)))
-
-    def forward(self, encoded: Encoded) -> ModuleOutput:
-        region, hard = self.log_scale.exp()
-        return ModuleOutput(numbers={"region_scale": region, "hard_scale": hard})
-
-    def after_step(self, max_logit_scale: float) -> None:
-        self.log_scale.clamp_(max=math.log(max_logit_scale))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +69,7 @@ class FgClip(Objective):
         )
 
     def module(self, encoder: ClipEncoder) -> ObjectiveModule:
-        return RegionScales()
+        return LearnedScales("region", "hard", scale=1 / 0.07, is_limited=True)
 
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The weighted sum and its terms."""

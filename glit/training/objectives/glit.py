@@ -29,14 +29,13 @@ H(x) = mean over pairs of -log(exp(s x . t_l) / (exp(s x . t_l) + sum_j exp(s x 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from glit.errors import RecipeError
@@ -44,53 +43,27 @@ from glit.models.clip.encoder import ClipEncoder
 from glit.models.clip.siglip import SiglipEncoder
 from glit.plain import limited
 from glit.training.features import Features, equal_keys
-from glit.training.module import Encoded, ModuleOutput, ObjectiveModule
+from glit.training.losses import sigmoid_loss
+from glit.training.module import Encoded, LearnedScales, ModuleOutput, ObjectiveModule
 from glit.training.objective import InputSpec, Loss, Objective, false_sentence_loss, logged
-from glit.training.objectives.siglip import sigmoid_loss
 
 _BLOCK = 4096
 """Regions of which the logits against all sentences are in memory at a time."""
 
 
-class ScalesAndBiases(ObjectiveModule):
-    """Scale and bias of the whole term and of the dense one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.log_scale = nn.Parameter(torch.full((2,), math.log(10.0)))
-        self.bias = nn.Parameter(torch.full((2,), -10.0))
-
-    def forward(self, encoded: Encoded) -> ModuleOutput:
-        scale_2 = self.log_scale.exp()
-        return ModuleOutput(
-            numbers={
-                "whole_scale": scale_2[0],
-                "whole_bias": self.bias[0],
-                "dense_scale": scale_2[1],
-                "dense_bias": self.bias[1],
-            }
-        )
-
-
-class DenseScaleAndBias(ObjectiveModule):
+class DenseScale(LearnedScales):
     """Scale and bias of the dense term, from a SigLIP model's own, which the whole term uses."""
 
     def __init__(self, encoder: SiglipEncoder) -> None:
-        super().__init__()
-        self.log_scale = nn.Parameter(encoder.logit_scale.detach().log())
-        self.bias = nn.Parameter(encoder.logit_bias.detach().clone())
+        super().__init__("dense", scale=1.0, bias=0.0)
+        self.log_scale.data = encoder.logit_scale.detach().log()
+        self.get_parameter("bias").data = encoder.logit_bias.detach().clone()
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
         encoder = encoded.encoder
         assert isinstance(encoder, SiglipEncoder)
-        return ModuleOutput(
-            numbers={
-                "whole_scale": encoder.logit_scale,
-                "whole_bias": encoder.logit_bias,
-                "dense_scale": self.log_scale.exp(),
-                "dense_bias": self.bias,
-            }
-        )
+        whole = {"whole_scale": encoder.logit_scale, "whole_bias": encoder.logit_bias}
+        return ModuleOutput(numbers=whole | self.numbers())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +127,8 @@ class Glit(Objective):
     def module(self, encoder: ClipEncoder) -> ObjectiveModule:
         if isinstance(encoder, SiglipEncoder):
             encoder.clip.get_parameter("logit_bias").requires_grad_(True)
-            return DenseScaleAndBias(encoder)
-        return ScalesAndBiases()
+            return DenseScale(encoder)
+        return LearnedScales("whole", "dense", scale=10.0, bias=-10.0)
 
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The weighted sum, its terms, and where scales and biases have got to."""

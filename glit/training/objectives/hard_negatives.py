@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from glit.plain import limited
 from glit.training.features import Features
+from glit.training.losses import contrastive
 from glit.training.objective import InputSpec, Loss, Objective, logged
 
 
@@ -37,23 +36,8 @@ class HardNegatives(Objective):
         """The mean over images with two pairs or more, and how many there were."""
         valid_NK = features.valid_local_NK & features.valid_N[:, None]
         enough_N = valid_NK.sum(dim=1) >= 2
-        logits_NKK = (
-            logit_scale * features.local_image_NKD @ features.local_text_NKD.transpose(1, 2)
-        )
-        weight_NK = features.weight_NK * valid_NK
-        columns_NKK = logits_NKK.transpose(1, 2)
-        both_N = _rows(logits_NKK, valid_NK, weight_NK) + _rows(columns_NKK, valid_NK, weight_NK)
-        error_N = both_N / 2
+        pairs = features.local_image_NKD, features.local_text_NKD
+        error_N = contrastive(*pairs, logit_scale, valid_NK, features.weight_NK)
         num_images = enough_N.sum()
         loss = (error_N * enough_N).sum() / num_images.clamp_min(1)
         return logged(loss, loss_local=loss, images_compared=num_images)
-
-
-def _rows(logits_NKK: Tensor, valid_NK: Tensor, weight_NK: Tensor) -> Tensor:
-    """Weighted mean cross-entropy of an image's valid rows against their own columns, [N]."""
-    lowest = torch.finfo(logits_NKK.dtype).min
-    logits_NKK = logits_NKK.masked_fill(~valid_NK[:, None, :], lowest)
-    target_NK = torch.arange(valid_NK.shape[1], device=valid_NK.device).expand(valid_NK.shape)
-    error_NK = F.cross_entropy(logits_NKK.transpose(1, 2), target_NK, reduction="none")
-    error_NK = torch.where(valid_NK, error_NK, torch.zeros_like(error_NK)) * weight_NK
-    return error_NK.sum(dim=1) / weight_NK.sum(dim=1).clamp_min(torch.finfo(error_NK.dtype).tiny)

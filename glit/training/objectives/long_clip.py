@@ -19,13 +19,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from glit.plain import limited
 from glit.training.features import Features
+from glit.training.losses import contrastive
 from glit.training.objective import InputSpec, Loss, Objective, logged
 from glit.training.principal import rebuilt
 
@@ -50,37 +49,15 @@ class LongClip(Objective):
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
         """The weighted sum and its terms."""
         valid_N = features.valid_N
-        long = self._contrast(features.image_ND, features.text_ND, logit_scale, valid_N)
-        coarse_ND = rebuilt(features.image_ND, valid_N, self.num_components)
-        short_ND = features.further_text_NSD[:, 0]
+        image_ND, short_ND = features.image_ND, features.further_text_NSD[:, 0]
+        coarse_ND = rebuilt(image_ND, valid_N, self.num_components)
         with_short_N = valid_N & features.valid_further_NS[:, 0]
-        short = self._contrast(coarse_ND, short_ND, logit_scale, with_short_N)
+        long, short = (
+            contrastive(*each, smoothing=self.label_smoothing)
+            for each in (
+                (image_ND, features.text_ND, logit_scale, valid_N),
+                (coarse_ND, short_ND, logit_scale, with_short_N),
+            )
+        )
         loss = long + self.lambda_short * short
         return logged(loss, loss_long=long, loss_short=short)
-
-    def _contrast(
-        self, image_ND: Tensor, text_ND: Tensor, logit_scale: Tensor, valid_N: Tensor
-    ) -> Tensor:
-        logits_NN = logit_scale * image_ND @ text_ND.T
-        return (
-            smoothed_cross_entropy(logits_NN, valid_N, self.label_smoothing)
-            + smoothed_cross_entropy(logits_NN.T, valid_N, self.label_smoothing)
-        ) / 2
-
-
-def smoothed_cross_entropy(
-    logits_NN: Float[Tensor, "n n"], valid_N: Bool[Tensor, " n"], smoothing: float
-) -> Float[Tensor, ""]:
-    """Mean over valid rows of -sum_j q_j log p_j, q_j = (1 - s) [i = j] + s / n over valid columns.
-
-    Worked case: two orthogonal pairs at scale 1, s = 0.1: -(0.95 log p + 0.05 log(1 - p)) with
-    p = e / (e + 1), 0.3633.
-    """
-    lowest = torch.finfo(logits_NN.dtype).min
-    log_NN = F.log_softmax(logits_NN.masked_fill(~valid_N, lowest), dim=1)
-    both_NN = valid_N[:, None] & valid_N
-    log_NN = torch.where(both_NN, log_NN, torch.zeros_like(log_NN))
-    number = valid_N.sum().clamp_min(1)
-    own_N = log_NN.diagonal()
-    error_N = -(1 - smoothing) * own_N - smoothing * log_NN.sum(dim=1) / number
-    return error_N.sum() / number

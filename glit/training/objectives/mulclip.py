@@ -44,21 +44,21 @@ from glit.plain import limited
 from glit.recipes.config import require_value
 from glit.text.spans import Span
 from glit.training.features import Features
-from glit.training.module import Encoded, ModuleOutput
+from glit.training.losses import sigmoid_errors, sigmoid_loss
+from glit.training.module import Encoded, LearnedScales, ModuleOutput
 from glit.training.objective import InputSpec, Loss, Objective, logged
 from glit.training.objectives.finelip import triplet
-from glit.training.objectives.siglip import ScaleAndBias, sigmoid_loss
 
 WordLoss = Literal["reconstruction", "image", "text", "contrast", "clim", "clim-global"]
 LOCAL_SCALE, LOCAL_BIAS = 10.0, -10.0
 _MARGIN = 0.2  # FineLIP's, in the variants with its score
 
 
-class MulClipModule(ScaleAndBias):
+class MulClipModule(LearnedScales):
     """Scale and bias of the global losses, and the refinements that the settings need."""
 
     def __init__(self, encoder: ClipEncoder, objective: MulClip) -> None:
-        super().__init__()
+        super().__init__(scale=10.0, bias=-10.0)
         self.objective = objective
         self.num_words = max(1, encoder.context - 2)
         ratio, width = objective.calibration_ratio, encoder.width
@@ -69,11 +69,11 @@ class MulClipModule(ScaleAndBias):
             self.text = TokenRefinement(width, max(1, int(ratio * self.num_words)))
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
-        numbers = super().forward(encoded).numbers
+        numbers = self.numbers()
         if not self.objective.local:
             return ModuleOutput(numbers=numbers)
         with torch.autocast(encoded.features.image_ND.device.type, enabled=False):
-            return self._made(encoded, dict(numbers))
+            return self._made(encoded, numbers)
 
     def _made(self, encoded: Encoded, numbers: dict[str, Tensor]) -> ModuleOutput:
         tokens, objective = encoded.tokens, self.objective
@@ -217,8 +217,7 @@ class MulClip(Objective):
         image, text = made["image_tokens"], made["text_tokens"]
         if self.word_loss == "contrast":
             counted_N = valid_N & there[:, 0]
-            scale = image.new_tensor(LOCAL_SCALE)
-            return sigmoid_loss(image[:, 0], text[:, 0], scale, scale.neg(), counted_N)
+            return sigmoid_loss(image[:, 0], text[:, 0], LOCAL_SCALE, LOCAL_BIAS, counted_N)
         with_words_N = there.any(dim=1)
         if self.word_loss == "clim-global":
             image = torch.cat([features.image_ND[:, None], image], dim=1)
@@ -272,12 +271,7 @@ def within_samples(
     ln(1 + e^0) + ln(1 + e^-10) = 0.6932.
     """
     token_BTD, back_BTD = F.normalize(token_BTD, dim=-1), F.normalize(back_BTD, dim=-1)
-    logits_BTT = LOCAL_SCALE * token_BTD @ back_BTD.transpose(1, 2) + LOCAL_BIAS
-    sign_TT = 2 * torch.eye(token_BTD.shape[1], device=token_BTD.device) - 1
-    error_BTT = -F.logsigmoid(sign_TT * logits_BTT)
-    both_BTT = valid_BT[:, :, None] & valid_BT[:, None, :]
-    total_B = torch.where(both_BTT, error_BTT, torch.zeros_like(error_BTT)).sum(dim=(1, 2))
-    return total_B / valid_BT.sum(dim=1).clamp_min(1)
+    return sigmoid_loss(token_BTD, back_BTD, LOCAL_SCALE, LOCAL_BIAS, valid_BT)
 
 
 def sentences_on_patches(
@@ -292,9 +286,8 @@ def sentences_on_patches(
     Worked case: two samples of one sentence each, orthogonal, aggregated as they are: (2 ln 2 +
     2 ln(1 + e^-10)) / 2 = 0.6932.
     """
-    logits_SNM = LOCAL_SCALE * aggregated_NSD.transpose(0, 1) @ sentence_NSD.permute(1, 2, 0)
-    sign_NM = 2 * torch.eye(len(valid_NS), device=valid_NS.device) - 1
-    error_SNM = -F.logsigmoid(sign_NM * (logits_SNM + LOCAL_BIAS))
+    both = aggregated_NSD.transpose(0, 1), sentence_NSD.transpose(0, 1)
+    error_SNM = sigmoid_errors(*both, LOCAL_SCALE, LOCAL_BIAS)
     valid_SN = valid_NS.T
     number_N = valid_NS.sum(dim=1)
     share_SN = valid_SN / number_N.clamp_min(1)

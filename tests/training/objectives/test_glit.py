@@ -11,9 +11,9 @@ from loading import loader
 from made_features import at, random_features
 
 from glit.errors import RecipeError
+from glit.training.losses import sigmoid_loss
 from glit.training.objectives import glit
 from glit.training.objectives.glit import Glit, dense_loss
-from glit.training.objectives.siglip import sigmoid_loss
 
 
 def softplus(x: float) -> float:
@@ -222,7 +222,7 @@ def test_without_the_dense_term_it_is_siglip() -> None:
     f = random_features(6, 2)
     loss, _ = Glit(lambda_dense=0, lambda_short=0)(f, torch.tensor(3.0))
     numbers = f.numbers["whole_scale"], f.numbers["whole_bias"]
-    torch.testing.assert_close(loss, sigmoid_loss(f.image_ND, f.text_ND, *numbers))
+    torch.testing.assert_close(loss, sigmoid_loss(f.image_ND, f.text_ND, *numbers, f.valid_N))
 
 
 @pytest.mark.parametrize("encode_sentences", [True, False])

@@ -43,19 +43,19 @@ from glit.recipes.config import require_value
 from glit.recipes.extras import require
 from glit.text.spans import Span
 from glit.training.features import Features
-from glit.training.module import Encoded, EncodingModule, ModuleOutput
+from glit.training.losses import sigmoid_loss
+from glit.training.module import Encoded, EncodingModule, LearnedScales, ModuleOutput
 from glit.training.objective import InputSpec, Loss, Objective, logged
 from glit.training.objectives.f_cast.chunks import balanced_chunks, random_chunks
 from glit.training.objectives.f_cast.model import FCastEncoder, Start
 from glit.training.objectives.f_cast.superpixels import MOST_SEGMENTS, STRIDE, superpixels
 from glit.training.objectives.f_cast.vision import NUM_STAGES
-from glit.training.objectives.siglip import sigmoid_loss
 
 _HEADS = 8
 _SUPERPIXELS = "superpixels"
 
 
-class FCastModule(EncodingModule):
+class FCastModule(LearnedScales, EncodingModule):
     """The encoders, the attention's parameters, and two scales and biases.
 
     Queries, keys and values are projected here; the attention itself is in the loss, where the
@@ -63,14 +63,12 @@ class FCastModule(EncodingModule):
     """
 
     def __init__(self, encoders: FCastEncoder, width: int, num_chunks: int) -> None:
-        super().__init__()
+        super().__init__("part", "whole", scale=1 / 0.07, bias=-10.0, is_limited=True)
         self.encoders = encoders
         self.num_chunks = num_chunks
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
         self.projections = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
         self.out = nn.Linear(width, width)
-        self.log_scale = nn.Parameter(torch.full((2,), math.log(1 / 0.07)))
-        self.bias = nn.Parameter(torch.full((2,), -10.0))
 
     def forward(self, encoded: Encoded) -> ModuleOutput:
         batch = encoded.batch
@@ -87,7 +85,6 @@ class FCastModule(EncodingModule):
             project(norm(each)).float()
             for project, norm, each in zip(self.projections, self.norms, given, strict=True)
         )
-        scale_2 = self.log_scale.exp()
         return ModuleOutput(
             rows={
                 "query": query,
@@ -97,14 +94,7 @@ class FCastModule(EncodingModule):
                 "coarse": F.normalize(coarse_BD.float(), dim=-1),
                 "long": F.normalize(long_BD.float(), dim=-1),
             },
-            numbers={
-                "out_weight": self.out.weight,
-                "out_bias": self.out.bias,
-                "part_scale": scale_2[0],
-                "part_bias": self.bias[0],
-                "whole_scale": scale_2[1],
-                "whole_bias": self.bias[1],
-            },
+            numbers={"out_weight": self.out.weight, "out_bias": self.out.bias, **self.numbers()},
         )
 
     def embed_images(
@@ -126,10 +116,6 @@ class FCastModule(EncodingModule):
         slots = chunks.new_zeros(*valid_TN.shape, chunks.shape[-1])
         slots[valid_TN] = chunks
         return self.encoders.text.whole(slots, valid_TN)
-
-    def after_step(self, max_logit_scale: float) -> None:
-        """The scales stay at or below CLIP's own limit."""
-        self.log_scale.clamp_(max=math.log(max_logit_scale))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
