@@ -14,7 +14,7 @@ and VIII are objectives of their own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -26,7 +26,6 @@ from glit.training.losses import mean_cosine, tsl_diagonal, tsl_full
 from glit.training.objective import InputSpec, Loss, Objective, global_loss, local_loss, logged
 
 TslMatrix = Literal["diagonal", "full"]
-TSL_MATRICES = {"diagonal": tsl_diagonal, "full": tsl_full}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,82 +80,76 @@ class GlobalLocal(Objective):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FastGoal(GlobalLocal):
-    """``fast-goal`` (also ``goal``): the papers' objective over the best pair of every sample."""
+class Tsl(GlobalLocal):
+    """Both contrastive losses of the best pair, and TSL over the ``num_pairs`` best pairs:
+
+    L_TSL = sum_k w_k TSL_k / sum_k w_k
+    """
+
+    num_pairs: ClassVar[int] = 1
 
     lambda_tsl: float = limited(1.0, least=0)
     """Weight of the token similarity loss (Eq. 11)."""
-    tsl_matrix: TslMatrix = "diagonal"
-    """``diagonal`` pulls matching pairs to one; ``full`` also pushes all others to zero."""
 
     @property
     def needs(self) -> InputSpec:
-        return InputSpec(num_local=1, pooled_patches=True, pooled_tokens=True)
+        return InputSpec(num_local=self.num_pairs, pooled_patches=True, pooled_tokens=True)
+
+    def weight(self, similarity_NK: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        """w_k of every pair."""
+        return torch.ones_like(similarity_NK)
+
+    def tsl(self, pooled_MD: Tensor, local_MD: Tensor, weight_M: Tensor) -> Float[Tensor, ""]:
+        """The weighted mean of TSL."""
+        return tsl_diagonal(pooled_MD, local_MD, weight_M)
 
     def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
-        """The weighted sum, its terms, and the mean cosines TSL is pulling up."""
-        tsl = TSL_MATRICES[self.tsl_matrix]
-        local_N = features.valid_local_NK[:, 0] & features.valid_N
-        patch_N = local_N & features.valid_patch_NK[:, 0]
-        token_N = local_N & features.valid_token_NK[:, 0]
-        patch_ND = features.pooled_patch_NKD[:, 0]
-        token_ND = features.pooled_token_NKD[:, 0]
-        region_ND = features.local_image_NKD[:, 0]
-        sentence_ND = features.local_text_NKD[:, 0]
-        contrast, terms = GlobalLocal.__call__(self, features, logit_scale)
-        weight_N = features.weight_NK[:, 0].to(patch_ND.dtype)
-        tsl_patch = tsl(patch_ND, region_ND, weight_N * patch_N)
-        tsl_token = tsl(token_ND, sentence_ND, weight_N * token_N)
-        return logged(
-            contrast + self.lambda_tsl * (tsl_patch + tsl_token),
-            **terms,
-            loss_tsl_patch=tsl_patch,
-            loss_tsl_token=tsl_token,
-            cosine_patch=mean_cosine(patch_ND, region_ND, patch_N),
-            cosine_token=mean_cosine(token_ND, sentence_ND, token_N),
-        )
+        """The weighted sum, its terms, and of one pair the mean cosines TSL is pulling up."""
+        loss, terms = GlobalLocal.__call__(self, features, logit_scale)
+        local_NK = features.valid_local_NK & features.valid_N[:, None]
+        pair_NK = self.weight(features.similarity_NK.clamp_min(0)) * features.weight_NK
+        for name, pooled_NKD, local_NKD, valid_NK in (
+            ("patch", features.pooled_patch_NKD, features.local_image_NKD, features.valid_patch_NK),
+            ("token", features.pooled_token_NKD, features.local_text_NKD, features.valid_token_NK),
+        ):
+            counted_NK = local_NK & valid_NK
+            pooled_MD, local_MD, weight_M, counted_M = (
+                each[:, : self.num_pairs].flatten(0, 1)
+                for each in (pooled_NKD, local_NKD, pair_NK * counted_NK, counted_NK)
+            )
+            terms[f"loss_tsl_{name}"] = self.tsl(pooled_MD, local_MD, weight_M)
+            if self.num_pairs == 1:
+                terms[f"cosine_{name}"] = mean_cosine(pooled_MD, local_MD, counted_M)
+        tsl = terms["loss_tsl_patch"] + terms["loss_tsl_token"]
+        return logged(loss + self.lambda_tsl * tsl, **terms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Top3Uniform(GlobalLocal):
+class FastGoal(Tsl):
+    """``fast-goal`` (also ``goal``): the papers' objective over the best pair of every sample."""
+
+    tsl_matrix: TslMatrix = "diagonal"
+    """``diagonal`` pulls matching pairs to one; ``full`` also pushes all others to zero."""
+
+    def tsl(self, pooled_MD: Tensor, local_MD: Tensor, weight_M: Tensor) -> Float[Tensor, ""]:
+        kind = tsl_diagonal if self.tsl_matrix == "diagonal" else tsl_full
+        return kind(pooled_MD, local_MD, weight_M)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Top3Uniform(Tsl):
     """``top3-uniform``: TSL over the three best pairs, of equal weight (Table VIII).
 
-    L_TSL = sum_k w_k TSL_k / sum_k w_k
-
-    Eq. 14's term of every pair k. The paper weights the TSL term only; the local contrast stays on
-    the best pair. With one pair a sample and uniform weights this is ``fast-goal``.
+    The paper weights the TSL term only; the local contrast stays on the best pair. With one pair a
+    sample this is ``fast-goal``.
     """
 
-    lambda_tsl: float = limited(1.0, least=0)
-    """Weight of the token similarity loss (Eq. 11)."""
-
-    @property
-    def needs(self) -> InputSpec:
-        return InputSpec(num_local=3, pooled_patches=True, pooled_tokens=True)
-
-    def weight(self, similarity_M: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
-        """w_k of every pair."""
-        return torch.ones_like(similarity_M)
-
-    def __call__(self, features: Features, logit_scale: Float[Tensor, ""]) -> Loss:
-        """The weighted sum and its terms."""
-        contrast, terms = GlobalLocal.__call__(self, features, logit_scale)
-        local_NK = features.valid_local_NK & features.valid_N[:, None]
-        pair_M = self.weight(features.similarity_NK.clamp_min(0).flatten())
-
-        def tsl(pooled_NKD: Tensor, local_NKD: Tensor, valid_NK: Tensor) -> Tensor:
-            weight_M = pair_M * (features.weight_NK * (local_NK & valid_NK)).flatten()
-            return tsl_diagonal(pooled_NKD.flatten(0, 1), local_NKD.flatten(0, 1), weight_M)
-
-        patch = tsl(features.pooled_patch_NKD, features.local_image_NKD, features.valid_patch_NK)
-        token = tsl(features.pooled_token_NKD, features.local_text_NKD, features.valid_token_NK)
-        loss = contrast + self.lambda_tsl * (patch + token)
-        return logged(loss, **terms, loss_tsl_patch=patch, loss_tsl_token=token)
+    num_pairs: ClassVar[int] = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Top3Weighted(Top3Uniform):
     """``top3-weighted``: every pair weighted by its similarity, by 0 if it is negative."""
 
-    def weight(self, similarity_M: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
-        return similarity_M
+    def weight(self, similarity_NK: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+        return similarity_NK
