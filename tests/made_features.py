@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -78,6 +79,12 @@ def random_features(num: int, slots: int, *, seed: int = 0, dtype=torch.float32)
         numbers={name: torch.tensor(value, dtype=dtype) for name, value in NUMBERS.items()}
         | {"out_weight": embedding(5), "out_bias": embedding()},
     )
+
+
+def changed(features: Features, change: Callable[[torch.Tensor], torch.Tensor]) -> Features:
+    """The features with every tensor that has a row a sample changed."""
+    rows = features.embeddings() | features.others()
+    return features.with_rows({name: change(value) for name, value in rows.items()})
 
 
 def at(*degrees: float) -> torch.Tensor:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from glit.dataset.local_pairs import LocalPair
 from glit.models.clip.text_rows import TextRows, lay_out
+from glit.training.features import Labels
 from glit.training.input_spec import InputSpec
 from glit.training.sample import PlannedSample
 
@@ -23,11 +25,11 @@ Tokenize = Callable[[list[str]], list[list[int]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """B samples with K local slots, J false sentences a slot and S further texts each; in all, M, F
-    and E are filled.
+class Batch(Labels):
+    """N samples of which G whole images, M local pairs, F false sentences and E further texts are
+    encoded.
 
-    The images hold the G whole ones first (G is B, or 0 where the objective needs none), then the
+    The images hold the G whole ones first (G is N, or 0 where the objective needs none), then the
     M crops; the texts hold the G captions, then the M sentences, the F false sentences and the E
     further texts. There are no crops, or no sentences, where the objective needs none.
     """
@@ -46,29 +48,11 @@ class Batch:
     """Slot ((sample * K + k) * J + j) of every false sentence."""
     slot_E: Int[Tensor, " e"]
     """Slot (sample * S + s) of every further text."""
-    boxes_BK4: Float[Tensor, "b k 4"]
+    boxes_NK4: Float[Tensor, "n k 4"]
     """Regions in pixels of the model's square; zeros in empty slots."""
-    spans_BK2: Int[Tensor, "b k 2"]
+    spans_NK2: Int[Tensor, "n k 2"]
     """Token span of the sentence in its caption; zeros where it leaves the window."""
-    valid_B: Bool[Tensor, " b"]
-    """False for filler samples."""
-    valid_local_BK: Bool[Tensor, "b k"]
-    """Which local slots hold a pair."""
-    valid_negative_BKJ: Bool[Tensor, "b k j"]
-    """True where a pair has a j-th false sentence; other slots are padding."""
-    valid_further_BS: Bool[Tensor, "b s"]
-    """Which slots hold a further text."""
-    similarity_BK: Float[Tensor, "b k"]
-    """The matcher's cosine of the pair."""
-    weight_BK: Float[Tensor, "b k"]
-    """Weight of the pair; zero in empty slots."""
-    local_key_BK2: Float[Tensor, "b k 2"]
-    """Hash of every pair's sentence (:func:`words_key`), zeros in empty slots."""
-    caption_key_B2: Float[Tensor, "b 2"]
-    """Hash of every sample's caption."""
-    further_key_BS2: Float[Tensor, "b s 2"]
-    """Hash of every further text, zeros in empty slots."""
-    mask_patches_BKP: Bool[Tensor, "b k p"] | None = None
+    mask_patches_NKP: Bool[Tensor, "n k p"] | None = None
     """The patches that the masks of the regions touch, none of a region without one; None unless
     ``train.patches`` is ``mask``."""
     prepared: Mapping[str, Tensor] = field(default_factory=dict)
@@ -133,59 +117,55 @@ def collate(
         inputs: of the objective; see :meth:`Objective.inputs`.
         pin_memory: use page-locked memory, for copies to a GPU that nobody waits for.
     """
-    num_samples, num_slots, num_texts = len(samples), needs.num_local, needs.num_texts
     pairs = [pair for sample in samples for pair in sample.pairs]
-    texts = _texts(samples, pairs, needs)
-    valid_local, slot_M = _filled([len(s.pairs) for s in samples], num_slots)
-    valid_negative, slot_F = _negative_slots(pairs, valid_local, needs.num_negatives)
-    valid_further, slot_E = _filled([len(s.texts) for s in samples], num_texts)
-    boxes = np.zeros((num_samples * num_slots, 4), dtype=np.float32)
-    spans = np.zeros((num_samples * num_slots, 2), dtype=np.int64)
-    similarity, weight = np.zeros((2, num_samples * num_slots), dtype=np.float32)
-    local_key = np.zeros((num_samples * num_slots, 2), dtype=np.float32)
-    further_key = np.zeros((num_samples * num_texts, 2), dtype=np.float32)
-    if len(slot_E):
-        further_key[slot_E] = [words_key(text) for sample in samples for text in sample.texts]
-    if pairs:
-        local_key[slot_M] = [words_key(pair.sentence) for pair in pairs]
-        boxes[slot_M] = np.concatenate([sample.boxes_K4 for sample in samples])
-        spans[slot_M] = [pair.token_span for pair in pairs]
-        similarity[slot_M] = [pair.similarity for pair in pairs]
-        weight[slot_M] = [pair.weight for pair in pairs]
-    num_global = num_samples if needs.whole else 0
-    num_crops = len(pairs) if needs.crops else 0
+    further = [text for sample in samples for text in sample.texts]
+    valid_local = _filled([len(sample.pairs) for sample in samples], needs.num_local)
+    num_negatives = _in_slots([len(pair.negatives) for pair in pairs], valid_local, dtype=np.int64)
+    valid_negative = _filled(num_negatives, needs.num_negatives)
+    valid_further = _filled([len(sample.texts) for sample in samples], needs.num_texts)
     valid = np.array([not sample.filler for sample in samples])
+    num_global = len(samples) if needs.whole else 0
+    num_crops = len(pairs) if needs.crops else 0
     pixels = torch.empty(
         (num_global + num_crops, 3, side, side), dtype=torch.uint8, pin_memory=pin_memory
     )
     by_mask = None
     if mask_patches:
-        size = (num_samples, num_slots, mask_patches)
+        size = (*valid_local.shape, mask_patches)
         by_mask = torch.zeros(size, dtype=torch.bool, pin_memory=pin_memory)
+    prepared = {
+        name: torch.zeros((num_global, *one.shape), dtype=one.dtype, pin_memory=pin_memory)
+        for name, one in (inputs or {}).items()
+    }
+    boxes = [box for sample in samples for box in sample.boxes_K4]
+    spans = [pair.token_span for pair in pairs]
+    tables = {
+        "slot_M": np.flatnonzero(valid_local),
+        "slot_F": np.flatnonzero(valid_negative),
+        "slot_E": np.flatnonzero(valid_further),
+        "boxes_NK4": _in_slots(boxes, valid_local, 4),
+        "spans_NK2": _in_slots(spans, valid_local, 2, dtype=np.int64),
+        "valid_N": valid,
+        "valid_local_NK": valid_local,
+        "valid_negative_NKJ": valid_negative,
+        "valid_further_NS": valid_further,
+        "similarity_NK": _in_slots([pair.similarity for pair in pairs], valid_local),
+        "weight_NK": _in_slots([pair.weight for pair in pairs], valid_local),
+        "local_key_NK2": _in_slots([words_key(p.sentence) for p in pairs], valid_local, 2),
+        "caption_key_N2": _in_slots(
+            [words_key(sample.caption) for sample in samples], np.ones_like(valid), 2
+        ),
+        "further_key_NS2": _in_slots([words_key(text) for text in further], valid_further, 2),
+    }
+    texts = tokenize(_texts(samples, pairs, needs))
     batch = Batch(
         pixels_V3SS=pixels,
-        texts=lay_out(tokenize(texts) if texts else [], context=context, pad_id=pad_id),
+        texts=lay_out(texts, context=context, pad_id=pad_id),
         num_global=num_global,
         num_valid=int(valid.sum()),
-        slot_M=torch.from_numpy(slot_M),
-        slot_F=torch.from_numpy(slot_F),
-        slot_E=torch.from_numpy(slot_E),
-        boxes_BK4=torch.from_numpy(boxes).view(num_samples, num_slots, 4),
-        spans_BK2=torch.from_numpy(spans).view(num_samples, num_slots, 2),
-        valid_B=torch.from_numpy(valid),
-        valid_local_BK=torch.from_numpy(valid_local),
-        valid_negative_BKJ=torch.from_numpy(valid_negative),
-        valid_further_BS=torch.from_numpy(valid_further),
-        similarity_BK=torch.from_numpy(similarity).view(num_samples, num_slots),
-        weight_BK=torch.from_numpy(weight).view(num_samples, num_slots),
-        mask_patches_BKP=by_mask,
-        prepared={
-            name: torch.zeros((num_global, *one.shape), dtype=one.dtype, pin_memory=pin_memory)
-            for name, one in (inputs or {}).items()
-        },
-        local_key_BK2=torch.from_numpy(local_key).view(num_samples, num_slots, 2),
-        caption_key_B2=torch.tensor([words_key(s.caption) for s in samples]).float().view(-1, 2),
-        further_key_BS2=torch.from_numpy(further_key).view(num_samples, num_texts, 2),
+        mask_patches_NKP=by_mask,
+        prepared=prepared,
+        **{name: torch.from_numpy(table) for name, table in tables.items()},
     )
     if pin_memory:
         written = (pixels, by_mask, *batch.prepared.values())
@@ -199,7 +179,7 @@ def _places(
     samples: Sequence[PlannedSample],
     batch: Batch,
     pixels: UInt8[Tensor, "v 3 side side"],
-    by_mask: Bool[Tensor, "b k p"] | None,
+    by_mask: Bool[Tensor, "n k p"] | None,
     *,
     crops: bool,
 ) -> list[PixelPlace]:
@@ -236,18 +216,30 @@ def words_key(text: str) -> tuple[int, int]:
     return int.from_bytes(digest[:3], "big"), int.from_bytes(digest[3:], "big")
 
 
-def _negative_slots(
-    pairs: Sequence[LocalPair], valid_local_BK: np.ndarray, width: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return which slots [B, K, J] hold a false sentence, and the numbers of those that do."""
-    numbers = np.zeros(valid_local_BK.shape, dtype=np.int64)
-    numbers[valid_local_BK] = [len(pair.negatives) if width else 0 for pair in pairs]
-    filled, slots = _filled(numbers.ravel(), width)
-    return filled.reshape(*numbers.shape, width), slots
+def _filled(numbers: Sequence[int] | np.ndarray, width: int) -> np.ndarray:
+    """Which slots [..., width] are filled when the first ones are, so many as ``numbers`` [...]
+    says; bool."""
+    return np.arange(width) < np.asarray(numbers, dtype=np.int64)[..., None]
 
 
-def _filled(numbers: Sequence[int] | np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return which slots of [samples, width] are filled when each sample fills its first ones; bool
-    of that shape, and the filled slots' numbers in order."""
-    filled = np.arange(width) < np.asarray(numbers, dtype=np.int64)[:, None]
-    return filled, np.flatnonzero(filled)
+def _in_slots(
+    values: Sequence[Any], filled: np.ndarray, *width: int, dtype: Any = np.float32
+) -> np.ndarray:
+    """A table of the slots' shape and of values of a width; zeros in empty slots."""
+    table = np.zeros((*filled.shape, *width), dtype=dtype)
+    table[filled] = np.reshape(np.asarray(values, dtype=dtype), (-1, *width))
+    return table
+
+
+def into_slots(
+    rows_MD: Float[Tensor, "m d"], slot_M: Int[Tensor, " m"], valid: Bool[Tensor, "*slots"]
+) -> Float[Tensor, "*slots d"]:
+    """Put rows into the slots that are filled; zeros elsewhere.
+
+    Args:
+        rows_MD: a row for every filled slot in order.
+        slot_M: the numbers of these slots.
+        valid: of the slots' shape.
+    """
+    slots = rows_MD.new_zeros(valid.numel(), rows_MD.shape[-1])
+    return slots.index_copy(0, slot_M, rows_MD).view(*valid.shape, rows_MD.shape[-1])

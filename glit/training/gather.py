@@ -46,7 +46,7 @@ def gather_features(features: Features) -> Features:
     if num_ranks() == 1:
         return features
     embeddings = _exchange(features.embeddings(), with_gradients=True)
-    return features.with_rows(embeddings | _exchange(features.labels(), with_gradients=False))
+    return features.with_rows(embeddings | _exchange(features.others(), with_gradients=False))
 
 
 def _exchange(tensors: dict[str, Tensor], *, with_gradients: bool) -> dict[str, Tensor]:

@@ -33,8 +33,6 @@ class Tokens:
     false they belong to other texts."""
     valid_token_BL: Bool[Tensor, "b l"]
     """The caption's own tokens, start and end token included."""
-    patches_BKP: Bool[Tensor, "b k p"]
-    """The patches that each region touches."""
     further_BSD: Float[Tensor, "b s d"]
     """The further texts in the shared space, not normalised; zeros in empty slots."""
 
@@ -50,7 +48,7 @@ class Encoded:
     batch: Batch
     """The batch that was encoded."""
     tokens: Tokens | None = None
-    """The tokens, where ``needs.tokens`` or ``needs.pooled_patches`` asks for them."""
+    """The tokens, where ``needs.tokens`` or ``needs.pooled_tokens`` asks for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

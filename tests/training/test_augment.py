@@ -91,4 +91,4 @@ def test_batches_are_augmented_anew_every_epoch_and_the_same_again(tiny_clip, ma
     assert torch.equal(first.pixels_V3SS, again.pixels_V3SS)
     assert not torch.equal(first.pixels_V3SS[:8], plain.pixels_V3SS[:8])
     assert later.num_valid == first.num_valid == 8
-    assert first.valid_local_BK.sum() < plain.valid_local_BK.sum()  # some regions were cut away
+    assert first.valid_local_NK.sum() < plain.valid_local_NK.sum()  # some regions were cut away

@@ -90,7 +90,7 @@ def keys_of(tiny_clip, dataset, *, epoch: int = 0, start: int = 0, **values) -> 
     """What tells the whole images' texts of an epoch from others, by batch."""
     loader = prepare(config(tiny_clip, **values), dataset).loader
     return [
-        [tuple(key) for batch in parts for key in batch.caption_key_B2.tolist()]
+        [tuple(key) for batch in parts for key in batch.caption_key_N2.tolist()]
         for parts in loader.epoch(epoch, start=start)
     ]
 

@@ -16,7 +16,7 @@ def captions(batch, tokenizer) -> list[str]:
     flat = batch.texts.input_ids_RW.flatten()
     texts = []
     for index in range(batch.num_global):
-        if bool(batch.valid_B[index]):
+        if bool(batch.valid_N[index]):
             start, length = int(batch.texts.offset_T[index]), int(batch.texts.length_T[index])
             texts.append(tokenizer.hf.decode(flat[start + 1 : start + length - 1].tolist()))
     return texts
@@ -34,7 +34,7 @@ def test_workers_give_what_the_calling_thread_gives(make_dataset, tokenizer) -> 
     for a, b in zip(alone, threaded, strict=True):
         assert torch.equal(a[0].pixels_V3SS, b[0].pixels_V3SS)
         assert torch.equal(a[0].texts.input_ids_RW, b[0].texts.input_ids_RW)
-        assert torch.equal(a[0].boxes_BK4, b[0].boxes_BK4)
+        assert torch.equal(a[0].boxes_NK4, b[0].boxes_NK4)
 
 
 class Colours(GlobalLocal):
@@ -55,13 +55,13 @@ def test_an_objective_prepares_inputs_of_its_own(make_dataset, tokenizer, num_wo
                    rank=1, micro_batch_size=2)  # fmt: skip
     [[first, second]] = list(found.epoch(0))
     for batch in (first, second):
-        real = batch.valid_B
+        real = batch.valid_N
         wanted = batch.pixels_V3SS[: batch.num_global].float().mean(dim=(2, 3))
         torch.testing.assert_close(batch.prepared["colour"][real], wanted[real])
         assert (batch.prepared["length"][real] > 20).all()
         same = batch.map(torch.clone).prepared["length"]
         assert torch.equal(same, batch.prepared["length"])
-    assert second.valid_B.tolist() == [True, False]
+    assert second.valid_N.tolist() == [True, False]
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3])
@@ -78,7 +78,7 @@ def test_every_sample_once_and_batches_do_not_depend_on_the_ranks(
     for index, parts in enumerate(wanted):
         together = [c for rank in ranks for c in captions(rank[index][0], tokenizer)]
         assert together == captions(parts[0], tokenizer)
-        assert len({len(rank[index][0].valid_B) for rank in ranks}) == 1
+        assert len({len(rank[index][0].valid_N) for rank in ranks}) == 1
         everything += together
     assert len(everything) == len(set(everything)) == 45
 
@@ -94,7 +94,7 @@ def test_parts_of_a_batch_for_gradient_caching(make_dataset, tokenizer) -> None:
     dataset = make_dataset(16)
     whole = all_captions(loader(dataset, tokenizer).epoch(0), tokenizer)
     parts = list(loader(dataset, tokenizer, micro_batch_size=3).epoch(0))
-    assert [len(p.valid_B) for p in parts[0]] == [3, 3, 2]
+    assert [len(p.valid_N) for p in parts[0]] == [3, 3, 2]
     assert all_captions(parts, tokenizer) == whole
 
 
@@ -113,7 +113,7 @@ def test_a_dataset_without_pairs(make_dataset, tokenizer) -> None:
 
     dataset = make_dataset(9, change=no_pairs)
     batch = next(loader(dataset, tokenizer).epoch(0))[0]
-    assert not bool(batch.valid_local_BK.any())
+    assert not bool(batch.valid_local_NK.any())
     assert batch.pixels_V3SS.shape[0] == batch.num_global == 8
 
 

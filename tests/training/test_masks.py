@@ -137,7 +137,7 @@ def test_a_region_without_a_mask_keeps_its_box(masked, tiny_clip) -> None:
     [[plain]] = list(
         prepare(config(tiny_clip, objective="top3-uniform", patches="box"), masked).loader.epoch(0)
     )
-    assert plain.mask_patches_BKP is None and batch.mask_patches_BKP is not None
+    assert plain.mask_patches_NKP is None and batch.mask_patches_NKP is not None
     assert torch.equal(batch.pixels_V3SS, plain.pixels_V3SS)
     by_mask = patches_of_regions(batch, made.model.encoder)
     by_box = patches_of_regions(plain, made.model.encoder)
@@ -146,15 +146,15 @@ def test_a_region_without_a_mask_keeps_its_box(masked, tiny_clip) -> None:
     others = [
         (by_mask[b, k], by_box[b, k])
         for b in range(4) for k in (1, 2)
-        if batch.boxes_BK4[b, k].tolist() != batch.boxes_BK4[b, 0].tolist()
+        if batch.boxes_NK4[b, k].tolist() != batch.boxes_NK4[b, 0].tolist()
     ]  # fmt: skip
     assert len(others) >= 4 and all(torch.equal(*both) for both in others)
     # a mask beside the box touches none of its patches
-    corner_BKP = (torch.arange(16) == 0).expand(4, 3, 16)
-    beside = replace(batch, mask_patches_BKP=corner_BKP)
+    corner_NKP = (torch.arange(16) == 0).expand(4, 3, 16)
+    beside = replace(batch, mask_patches_NKP=corner_NKP)
     assert patches_of_regions(beside, made.model.encoder)[:, 0].tolist() == by_box[:, 0].tolist()
     [parts] = list(prepare(config(tiny_clip, micro_batch_size=2), masked).loader.epoch(0))
-    sizes = [part.mask_patches_BKP.shape for part in parts if part.mask_patches_BKP is not None]
+    sizes = [part.mask_patches_NKP.shape for part in parts if part.mask_patches_NKP is not None]
     assert sizes == [(2, 1, 16)] * 2
 
 
@@ -163,11 +163,11 @@ def test_features_are_pooled_under_the_mask(masked, tiny_clip) -> None:
     made = prepare(config(tiny_clip), masked)
     [[batch]] = list(made.loader.epoch(0))
     features, _ = made.model.eval()(batch)
-    half = replace(batch, mask_patches_BKP=None, boxes_BK4=batch.boxes_BK4.clone())
-    half.boxes_BK4[:, 0, 2] = 16  # of the band its left half
+    half = replace(batch, mask_patches_NKP=None, boxes_NK4=batch.boxes_NK4.clone())
+    half.boxes_NK4[:, 0, 2] = 16  # of the band its left half
     wanted, _ = made.model(half)
     torch.testing.assert_close(features.pooled_patch_NKD, wanted.pooled_patch_NKD)
-    whole, _ = made.model(replace(batch, mask_patches_BKP=None))
+    whole, _ = made.model(replace(batch, mask_patches_NKP=None))
     assert not torch.allclose(features.pooled_patch_NKD, whole.pooled_patch_NKD)
 
 

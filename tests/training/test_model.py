@@ -138,10 +138,10 @@ def test_pooled_tokens_are_pooled_normed_and_projected(setting, tokenizer) -> No
 def test_spans_that_do_not_fit_are_masked_out(setting) -> None:
     """Row 0 has no span; row 1's reaches its caption's end token."""
     _, encoder, batch, _ = setting
-    spans = batch.spans_BK2.clone()
+    spans = batch.spans_NK2.clone()
     spans[0, 0] = 0
     spans[1, 0, 1] = batch.texts.length_T[1]
-    features, _ = encoder(replace(batch, spans_BK2=spans))
+    features, _ = encoder(replace(batch, spans_NK2=spans))
     assert features.valid_token_NK[:, 0].tolist() == [False, False, True]
     assert bool(features.valid_patch_NK.all())
 
@@ -149,9 +149,9 @@ def test_spans_that_do_not_fit_are_masked_out(setting) -> None:
 @torch.no_grad()
 def test_a_region_outside_the_square_is_masked_out(setting) -> None:
     _, encoder, batch, _ = setting
-    boxes = batch.boxes_BK4.clone()
+    boxes = batch.boxes_NK4.clone()
     boxes[1, 1] = torch.tensor([-20.0, 0.0, -2.0, 10.0])
-    features, _ = encoder(replace(batch, boxes_BK4=boxes))
+    features, _ = encoder(replace(batch, boxes_NK4=boxes))
     assert features.valid_patch_NK.tolist() == [[True, True], [True, False], [True, True]]
 
 

@@ -120,7 +120,7 @@ def test_a_batch_holds_them_in_their_slots(dataset, tokenizer) -> None:
 
     batch, _ = collate(samples, encode, Wanting().needs, side=32, context=248, pad_id=0)
     number = [[len(pair.negatives) for pair in sample.pairs] for sample in samples]
-    assert batch.valid_negative_BKJ.sum(dim=-1).tolist() == number
+    assert batch.valid_negative_NKJ.sum(dim=-1).tolist() == number
     texts = [n.text for sample in samples for pair in sample.pairs for n in pair.negatives]
     assert len(batch.texts.length_T) == 4 + 12 + len(texts) + 4 and len(texts) == len(batch.slot_F)
     flat = batch.texts.input_ids_RW.flatten()

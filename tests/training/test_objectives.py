@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from made_features import DISTINCT, SCALE, at, objective_of, random_features
+from made_features import DISTINCT, SCALE, at, changed, objective_of, random_features
 
 from glit.errors import RecipeError
 from glit.pipeline.planning.recipe import load_table
@@ -111,14 +111,14 @@ def test_the_order_of_samples_does_not_matter(name: str) -> None:
     f = random_features(5, slots_of(name))
     order = torch.tensor([3, 1, 4, 0, 2])
     loss, _ = objective_of(name)(f, SCALE)
-    shuffled, _ = objective_of(name)(f.map(lambda t: t[order]), SCALE)
+    shuffled, _ = objective_of(name)(changed(f, lambda t: t[order]), SCALE)
     assert shuffled.item() == pytest.approx(loss.item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", DISTINCT)
 def test_fillers_count_for_nothing(name: str) -> None:
     f = random_features(5, slots_of(name))
-    loss, _ = objective_of(name)(f.map(lambda t: t[:3]), SCALE)
+    loss, _ = objective_of(name)(changed(f, lambda t: t[:3]), SCALE)
     masked = replace(f, valid_N=torch.tensor([True, True, True, False, False]))
     with_fillers, _ = objective_of(name)(masked, SCALE)
     assert with_fillers.item() == pytest.approx(loss.item(), rel=1e-5)
@@ -129,7 +129,7 @@ def test_a_sample_without_a_pair_still_counts_globally() -> None:
     has_pair = torch.tensor([[True], [False], [True]])
     loss, metrics = objective_of("fast-goal")(replace(f, valid_local_NK=has_pair), SCALE)
     whole, _ = objective_of("clip")(f, SCALE)
-    others = f.map(lambda t: t[[0, 2]])
+    others = changed(f, lambda t: t[[0, 2]])
     rest, of_others = objective_of("fast-goal")(others, SCALE)
     assert metrics["loss_global"].item() == pytest.approx(whole.item(), rel=1e-6)
     for name in ("loss_local", "loss_tsl_patch", "loss_tsl_token"):
@@ -142,7 +142,7 @@ def test_a_span_outside_the_window_leaves_the_text_term_only() -> None:
     in_window = torch.tensor([[True], [True], [False]])
     _, metrics = objective_of("fast-goal")(replace(f, valid_token_NK=in_window), SCALE)
     _, all_of_it = objective_of("fast-goal")(f, SCALE)
-    _, first_two = objective_of("fast-goal")(f.map(lambda t: t[:2]), SCALE)
+    _, first_two = objective_of("fast-goal")(changed(f, lambda t: t[:2]), SCALE)
     assert metrics["loss_tsl_patch"].item() == all_of_it["loss_tsl_patch"].item()
     assert metrics["loss_tsl_token"].item() == pytest.approx(first_two["loss_tsl_token"].item())
 

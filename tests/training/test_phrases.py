@@ -97,8 +97,8 @@ def test_a_batch_holds_phrases_and_their_spans(dataset, tokenizer) -> None:
         pad_id=0,
     )
     first, second = phrase_pairs(Dataset(dataset).row_group(0), 0)[:2]
-    assert batch.spans_BK2[0].tolist() == [list(first.token_span), list(second.token_span)]
-    assert batch.local_key_BK2[0].tolist() == [
+    assert batch.spans_NK2[0].tolist() == [list(first.token_span), list(second.token_span)]
+    assert batch.local_key_NK2[0].tolist() == [
         list(map(float, words_key(each.sentence))) for each in (first, second)
     ]
 

@@ -71,7 +71,7 @@ def test_an_objective_picks_further_texts(make_dataset, tokenizer) -> None:
         pad_id=tokenizer.end_id,
     )
     assert batch.slot_E.tolist() == [0, 1, 3, 4, 6, 7]
-    assert batch.valid_further_BS.tolist() == [[True, True, False]] * 3
+    assert batch.valid_further_NS.tolist() == [[True, True, False]] * 3
     assert len(batch.texts.length_T) == 3 + 6
     flat = batch.texts.input_ids_RW.flatten()
     offset, length = (int(each[4]) for each in (batch.texts.offset_T, batch.texts.length_T))

@@ -108,7 +108,7 @@ def test_queries_keys_and_values_by_hand() -> None:
     batch = SimpleNamespace(
         pixels_V3SS=None, prepared={"superpixels": None}, num_global=1, slot_E=torch.arange(3),
         texts=torch.tensor([[9.0, 9, 9], [1, 0, -2], [0, 0, 3], [5, 5, 5]]),
-        valid_further_BS=torch.ones(1, 3, dtype=torch.bool),
+        valid_further_NS=torch.ones(1, 3, dtype=torch.bool),
     )  # fmt: skip
     found = module(Encoded(features=None, encoder=None, batch=batch)).rows
     close = {"rtol": 1e-4, "atol": 1e-4}  # the norms' own epsilon

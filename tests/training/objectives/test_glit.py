@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from loading import loader
-from made_features import at, random_features
+from made_features import at, changed, random_features
 
 from glit.errors import RecipeError
 from glit.training.losses import sigmoid_loss
@@ -148,7 +148,7 @@ def test_only_the_first_regions_are_in_the_dense_term() -> None:
     f = random_features(4, 3)
     _, few = Glit(num_regions=1, negative_weight=1)(f, torch.tensor(3.0))
     _, one = Glit(num_regions=1)(
-        f.map(lambda t: t[:, :1] if t.dim() > 1 and t.shape[1] == 3 else t), torch.tensor(3.0)
+        changed(f, lambda t: t[:, :1] if t.dim() > 1 and t.shape[1] == 3 else t), torch.tensor(3.0)
     )
     assert few["loss_sentences"].item() == pytest.approx(one["loss_sentences"].item(), rel=1e-6)
     assert few["loss_tokens"].item() == pytest.approx(one["loss_tokens"].item(), rel=1e-6)
@@ -160,7 +160,7 @@ def test_only_the_first_regions_are_in_the_dense_term() -> None:
 def test_only_the_first_pairs_are_held_against_false_sentences() -> None:
     f = random_features(4, 3)
     _, few = Glit(negative_pairs=1, negative_weight=1)(f, torch.tensor(3.0))
-    first = f.map(lambda t: t[:, :1] if t.dim() > 1 and t.shape[1] == 3 else t)
+    first = changed(f, lambda t: t[:, :1] if t.dim() > 1 and t.shape[1] == 3 else t)
     first = replace(first, negative_text_NKJD=f.negative_text_NKJD[:, :1],
                     valid_negative_NKJ=f.valid_negative_NKJ[:, :1])  # fmt: skip
     _, one = Glit(negative_weight=1)(first, torch.tensor(3.0))
@@ -235,7 +235,7 @@ def test_no_crop_is_decoded_and_no_sentence_unasked(
     pairs = len(batch.slot_M)
     assert pairs > 6
     assert len(batch.texts.length_T) == 6 + (pairs if encode_sentences else 0)
-    keys = batch.local_key_BK2.flatten(0, 1)[batch.slot_M]
+    keys = batch.local_key_NK2.flatten(0, 1)[batch.slot_M]
     assert (keys > 0).all()
 
 

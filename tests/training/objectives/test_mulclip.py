@@ -146,7 +146,6 @@ def made(word_loss: str, *, calibrate: bool = False):
         patch_BPH=torch.tensor([[right, right, up, up]]),
         token_BLH=slots,
         valid_token_BL=torch.arange(6)[None] < 4,
-        patches_BKP=torch.zeros(1, 0, 4, dtype=torch.bool),
         further_BSD=torch.tensor([[[2.0, 0]]]),
     )
     encoder = plain_encoder()

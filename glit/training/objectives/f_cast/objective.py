@@ -42,6 +42,7 @@ from glit.plain import limited
 from glit.recipes.config import require_value
 from glit.recipes.extras import require
 from glit.text.spans import Span
+from glit.training.batch import into_slots
 from glit.training.features import Features
 from glit.training.losses import sigmoid_loss
 from glit.training.module import Encoded, EncodingModule, LearnedScales, ModuleOutput
@@ -74,10 +75,8 @@ class FCastModule(LearnedScales, EncodingModule):
         batch = encoded.batch
         fine_BFD, coarse_BD = self.encoders.images(batch.pixels_V3SS, batch.prepared[_SUPERPIXELS])
         chunk_TW = self.encoders.text.chunks(batch.texts)[batch.num_global :]
-        num_samples, num_slots = batch.valid_further_BS.shape
-        slots = chunk_TW.new_zeros(num_samples * num_slots, chunk_TW.shape[-1])
-        chunk_BSW = slots.index_copy(0, batch.slot_E, chunk_TW).unflatten(0, (num_samples, -1))
-        first_BN = batch.valid_further_BS[:, : self.num_chunks]
+        chunk_BSW = into_slots(chunk_TW, batch.slot_E, batch.valid_further_NS)
+        first_BN = batch.valid_further_NS[:, : self.num_chunks]
         long_BD = self.encoders.text.whole(chunk_BSW[:, : self.num_chunks], first_BN)
         part_BSD = self.encoders.text.parts(chunk_BSW)
         given = (part_BSD, fine_BFD, fine_BFD)
