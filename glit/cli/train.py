@@ -42,7 +42,7 @@ def train_command(
     from glit.evaluation.validation import open_validation
     from glit.models.clip.runs import model_of_run
     from glit.pipeline.planning.recipe import known_tables
-    from glit.training.captions import short_text_note
+    from glit.training.checks import short_text_note
     from glit.training.loop import train
     from glit.training.run_file import config_of, trained_parameters
 

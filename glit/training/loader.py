@@ -27,13 +27,12 @@ from glit.runtime.cores import num_threads
 from glit.runtime.prefetch import batched, map_ahead
 from glit.training.augment import draw_augmentation
 from glit.training.batch import Batch, PixelPlace, Tokenize, collate
-from glit.training.captions import reads_captions
 from glit.training.config import TrainConfig
 from glit.training.decode_processes import DecodeProcesses, Request
 from glit.training.mixture import Mixture
 from glit.training.objective import Objective
 from glit.training.order import BatchPlan, grouped_within_batches
-from glit.training.planning import Augment, ChosenPairs, plan_sample, read_columns
+from glit.training.planning import Augment, ChosenPairs, plan_sample, read_columns, reads_captions
 from glit.training.sample import EncodedImage, PlannedSample
 
 _IMAGE, _CAPTION = 1, 2

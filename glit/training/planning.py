@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
@@ -16,7 +16,6 @@ from glit.dataset.local_pairs import LocalPair, local_pairs, phrase_pairs
 from glit.models.clip.image_fit import ImageFit
 from glit.models.clip.preprocess import fit_boxes
 from glit.training.augment import Augmentation
-from glit.training.captions import chosen_caption
 from glit.training.config import CaptionChoice, LocalChoice, PairChoice, PatchChoice
 from glit.training.input_spec import InputSpec
 from glit.training.objective import Objective
@@ -196,3 +195,30 @@ def best_pairs(
             seen.add(pair.box_xyxy)
             kept.append(pair)
     return tuple(kept[:most])
+
+
+def reads_captions(objective: Objective, caption: CaptionChoice = "long") -> bool:
+    """Return whether samples are planned from the column ``captions``, where the dataset has it."""
+    return caption != "long" or bool(objective.takes_short and objective.needs.num_texts)
+
+
+def chosen_caption(
+    caption: str,
+    captions: Sequence[Mapping[str, Any]],
+    how: CaptionChoice,
+    draw: np.random.Generator | None,
+) -> str:
+    """The text that an image is compared with; see ``train.caption``.
+
+    Args:
+        caption: the sample's long one.
+        captions: all that it has; it may have none.
+        how: the choice.
+        draw: randomness of this sample, for ``sample``.
+    """
+    if how == "short":
+        return text_of_kind(captions, SHORT) or caption
+    if how == "sample" and captions:
+        assert draw is not None
+        return captions[int(draw.integers(len(captions)))]["text"]
+    return caption

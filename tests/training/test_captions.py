@@ -10,7 +10,7 @@ import pytest
 from glit.data.schema import CAPTIONS
 from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
-from glit.training.captions import chosen_caption, short_text_note
+from glit.training.checks import short_text_note
 from glit.training.config import TrainConfig
 from glit.training.input_spec import InputSpec
 from glit.training.loop import train
@@ -18,7 +18,7 @@ from glit.training.objectives.f_cast.objective import FCast
 from glit.training.objectives.fg_clip import FgClip
 from glit.training.objectives.long_clip import LongClip
 from glit.training.objectives.mulclip import MulClip
-from glit.training.planning import plan_sample, read_columns
+from glit.training.planning import chosen_caption, plan_sample, read_columns
 from glit.training.setup import prepare
 
 
