@@ -18,9 +18,9 @@ from torch import nn
 from glit.errors import GlitError, InputError, WeightsError
 from glit.evaluation.config import EvaluateConfig
 from glit.evaluation.encode import load_embedder
-from glit.inputs.importers import model as model_importer
 from glit.models.clip.image_processor import read_preprocessing
 from glit.models.clip.kinds import open_model
+from glit.models.importers import model as model_importer
 from glit.models.importers.model import import_model
 from glit.models.tokenizer import TextTokenizer
 
