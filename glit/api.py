@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from glit.runtime.limits import Drops
     from glit.runtime.progress import StageProgress
     from glit.stages.plan import Recipe
-    from glit.training.result import TrainResult
+    from glit.training.loop import TrainResult
 
 PathLike = str | os.PathLike[str]
 P = ParamSpec("P")

@@ -16,8 +16,8 @@ from glit.evaluation.tasks.retrieval import retrieval
 from glit.models.clip.encoder import ClipEncoder
 from glit.runtime.cores import num_threads
 from glit.training.config import TrainConfig
-from glit.training.setup import Ingredients
-from glit.training.validation import Measure, ValidationScore
+from glit.training.log import VALIDATION
+from glit.training.setup import Ingredients, Measure
 
 Task = Callable[[CollectionEmbedder, Collection, EvaluateConfig], Measured]
 
@@ -46,7 +46,7 @@ def open_validation(config: TrainConfig, ingredients: Ingredients) -> Measure:
     if config.validation_classes:
         opened.append((classify, ClassFolder(Path(config.validation_classes))))
 
-    def measure() -> ValidationScore:
+    def measure() -> Metrics:
         model = ingredients.model
         model.eval()
         try:
@@ -57,10 +57,8 @@ def open_validation(config: TrainConfig, ingredients: Ingredients) -> Measure:
         finally:
             model.train()
         recalls = [found[f"{way}_recall@1"] for way in WAYS] if config.validation else []
-        return ValidationScore(
-            metrics={f"validation_{name}": value for name, value in found.items()},
-            score=sum(recalls) / len(recalls) if recalls else found["acc1"],
-        )
+        score = sum(recalls) / len(recalls) if recalls else found["acc1"]
+        return {f"validation_{name}": value for name, value in found.items()} | {VALIDATION: score}
 
     return measure
 

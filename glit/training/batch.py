@@ -17,7 +17,7 @@ from torch import Tensor
 from glit.dataset.local_pairs import LocalPair
 from glit.models.clip.text_rows import TextRows, lay_out
 from glit.training.features import Labels
-from glit.training.input_spec import InputSpec
+from glit.training.objective import InputSpec
 from glit.training.sample import PlannedSample
 
 Tokenize = Callable[[list[str]], list[list[int]]]

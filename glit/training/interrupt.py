@@ -1,4 +1,4 @@
-"""Handle Ctrl-C and SIGTERM between steps, at the same step on every process."""
+"""Handle Ctrl-C and SIGTERM between steps, and let processes wait for each other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -73,3 +74,19 @@ class Vote:
             return False
         before[1].wait()
         return bool(before[0])
+
+
+class WaitForFirst:
+    """Make all processes wait while the first one measures; every process must call it.
+
+    The group that exchanges gradients would give up after some minutes.
+    """
+
+    def __init__(self) -> None:
+        many = num_ranks() > 1
+        self._group = dist.new_group(backend="gloo", timeout=timedelta(days=1)) if many else None
+
+    def __call__(self) -> None:
+        """Return when all processes have arrived."""
+        if self._group is not None:
+            dist.all_reduce(torch.zeros(1), group=self._group)

@@ -7,7 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,23 +27,38 @@ from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig
 from glit.training.deferred_scalars import Unseen
 from glit.training.gather import num_ranks
-from glit.training.interrupt import Interrupt, Vote, interrupt_flag
+from glit.training.interrupt import Interrupt, Vote, WaitForFirst, interrupt_flag
 from glit.training.log import METRICS, VALIDATION, JsonLines, flat_config, numbers
-from glit.training.optimizer import make_optimizer
-from glit.training.result import TrainResult
+from glit.training.optim import learning_rate, make_optimizer, total_steps
 from glit.training.resume import check_position, checkpoint_to_start_from, restore_optimizer
 from glit.training.run_ends import one_line_where_a_run_ends
 from glit.training.run_file import check_resumable, threads_of, write_run_file
-from glit.training.schedule import learning_rate, total_steps
-from glit.training.setup import Ingredients, prepare
+from glit.training.setup import Ingredients, Measure, OpenMeasure, prepare
 from glit.training.step import run_step
-from glit.training.validation import Measure, OpenMeasure, WaitForFirst
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
 Report = Callable[[dict[str, float | int | str]], None]
 """Called on the first process with every line of metrics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainResult:
+    """The result of a run."""
+
+    step: int
+    """Optimiser steps done, over all its parts."""
+    total_steps: int
+    """Optimiser steps of the whole schedule."""
+    loss: float
+    """Loss of the last batch."""
+    checkpoint: Path
+    """The last checkpoint."""
+    interrupted: bool
+    """True if the user stopped it; ``resume`` goes on."""
+    signum: int = 0
+    """Number of the signal that stopped it; 0: none, or another process got it."""
 
 
 def train(
@@ -63,7 +78,7 @@ def train(
         run: folder for checkpoints and metrics.
         resume: go on from the run's last checkpoint, in the middle of an epoch if need be.
         report: called with every line of metrics.
-        open_measure: opens what ``train.validation`` names; see :mod:`glit.training.validation`.
+        open_measure: opens what ``train.validation`` names, see :data:`OpenMeasure`.
 
     Raises:
         UserError: the inputs do not fit together; nothing was written.
@@ -319,9 +334,9 @@ class _Run:
                 found = self.measure()
             self.clock += time.perf_counter() - began  # rates are those of learning
             if position.step > 0:
-                self._score(found.score)
+                self._score(found[VALIDATION])
             epoch = position.epoch + (position.batch > 0)
-            self._write(position.step, epoch, {**found.metrics, VALIDATION: found.score})
+            self._write(position.step, epoch, found)
         assert self.wait_for_first is not None
         self.wait_for_first()
 

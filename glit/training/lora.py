@@ -39,7 +39,7 @@ def add_adapters(clip: CLIPModel, config: TrainConfig) -> None:
     """Add adapters to a model in place, and freeze the rest of its towers.
 
     Args:
-        clip: whose parameters say which blocks are trained (see :mod:`glit.training.towers`).
+        clip: whose parameters say which blocks are trained (see :mod:`glit.training.optim`).
         config: rank, alpha, and the seed that A is drawn by.
 
     Raises:

@@ -17,8 +17,7 @@ from glit.models.clip.image_fit import ImageFit
 from glit.models.clip.preprocess import fit_boxes
 from glit.training.augment import Augmentation
 from glit.training.config import CaptionChoice, LocalChoice, PairChoice, PatchChoice
-from glit.training.input_spec import InputSpec
-from glit.training.objective import Objective
+from glit.training.objective import InputSpec, Objective
 from glit.training.sample import PlannedSample
 
 Augment = Callable[[int, int, str], Augmentation]

@@ -39,6 +39,8 @@ MAY_CHANGE = {
 """Settings that a resumed run may change: how long it goes, how it is fed, and what it reports."""
 
 
+UNDECIDED = ("precision", "auto")
+"""A setting that a run has replaced by what its device is good for."""
 PATHS = ("model", "validation", "validation_classes", "also", "image_root")
 """Settings that may be paths. Ray's workers run in another folder, so they get absolute ones."""
 
@@ -173,54 +175,42 @@ def resumed_config(run: Path, changes: dict[str, Any]) -> TrainConfig:
         InputError: the run does not say how it was started.
         RecipeError: a change would make it another run.
     """
-    before, changes = _settings_of(run), _decided(changes)
-    if found := _refused(before, changes):
+    before = settings_of(run)
+    if found := differences(before, changes):
         raise RecipeError(
             f"{run}: --resume goes on with the run's own settings, but was given {found}; leave "
             f"that out, or start a new run with -o (may change: {', '.join(sorted(MAY_CHANGE))})"
         )
+    changes = {k: value for k, value in changes.items() if (k, value) != UNDECIDED}
     where = f"{run / NAME} [train]"
     return build_dataclass(TrainConfig, {**before, **changes}, where=where)
 
 
-def contradictions(run: Path, config: TrainConfig) -> str:
-    """Settings in which a configuration differs from a run's, for a message; empty where it would
-    train the same. What a resumed run may change (:data:`MAY_CHANGE`) does not count.
-
-    Args:
-        run: the run's folder.
-        config: compared with the run's ``run.json``.
+def settings_of(run: Path) -> dict[str, Any]:
+    """All settings of a run. A key that glit got after the run has its default.
 
     Raises:
         InputError: the run does not say how it was started.
     """
-    return _refused(_settings_of(run), _decided(settings(config)))
-
-
-def _settings_of(run: Path) -> dict[str, Any]:
-    """All settings of a run. A key that glit got after the run has its default."""
     where = f"{run / NAME} [train]"
     return settings(build_dataclass(TrainConfig, _read(run)["train"], where=where))
 
 
-def _decided(changes: dict[str, Any]) -> dict[str, Any]:
-    """The settings without the precision ``auto``: the run has already chosen one."""
-    return {k: value for k, value in changes.items() if (k, value) != ("precision", "auto")}
-
-
-def _refused(before: dict[str, Any], changes: dict[str, Any]) -> str:
+def differences(before: dict[str, Any], changes: dict[str, Any]) -> str:
     """The changes that a run cannot go on with, each beside the run's value, for a message; empty
-    where it can go on with all."""
-    refused = {
-        key: value
+    where it can go on with all.
+
+    What a resumed run may change (:data:`MAY_CHANGE`) does not count, nor another spelling of a
+    path, nor the precision ``auto``: the run has already chosen one.
+    """
+    return ", ".join(
+        f"train.{key} = {value!r} (run: {before[key]!r})"
         for key, value in changes.items()
-        if key not in MAY_CHANGE and key in before and not _is_same(key, before[key], value)
-    }
-    return ", ".join(f"train.{k} = {v!r} (run: {before[k]!r})" for k, v in refused.items())
-
-
-def _is_same(key: str, before: Any, value: Any) -> bool:
-    return before == value or (key in PATHS and anywhere(before) == anywhere(value))
+        if key in before
+        and key not in MAY_CHANGE
+        and (key, value) not in (UNDECIDED, (key, before[key]))
+        and not (key in PATHS and anywhere(before[key]) == anywhere(value))
+    )
 
 
 def threads_of(run: Path) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
@@ -36,7 +37,7 @@ from glit.training.mixture import Mixture
 from glit.training.model import TrainedModel
 from glit.training.module import EncodingModule, ObjectiveModule
 from glit.training.objective import Objective
-from glit.training.towers import lock_towers
+from glit.training.optim import lock_towers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,14 @@ class Ingredients:
     start: Path
     """Folder of the model training started from."""
     preprocessing: Preprocessing
+
+
+Measure = Callable[[], dict[str, float]]
+"""Measures the model in training as it is now. The values are for the log; the best checkpoint has
+the highest ``validation_score``."""
+OpenMeasure = Callable[[TrainConfig, Ingredients], Measure]
+"""Opens what ``train.validation`` names, before anything is trained: whoever starts a run hands it
+over (:func:`glit.evaluation.validation.open_validation`), as measuring imports this folder."""
 
 
 def mixed_precision(wanted: str, device: str) -> Literal["no", "bf16", "fp16"]:

@@ -12,8 +12,8 @@ from glit.dataset.reader import Dataset
 from glit.errors import InputError, RecipeError
 from glit.training.checks import short_text_note
 from glit.training.config import TrainConfig
-from glit.training.input_spec import InputSpec
 from glit.training.loop import train
+from glit.training.objective import InputSpec
 from glit.training.objectives.f_cast.objective import FCast
 from glit.training.objectives.fg_clip import FgClip
 from glit.training.objectives.long_clip import LongClip

@@ -25,7 +25,7 @@ from glit.training.checkpoint import Checkpoints
 from glit.training.config import TrainConfig
 from glit.training.log import numbers
 from glit.training.loop import train
-from glit.training.schedule import total_steps
+from glit.training.optim import total_steps
 from glit.training.setup import prepare
 
 

@@ -20,7 +20,7 @@ from glit.models.clip.text_window import stretch_model
 from glit.training.config import TrainConfig
 from glit.training.loop import train
 from glit.training.lora import add_adapters, merged
-from glit.training.optimizer import make_optimizer
+from glit.training.optim import make_optimizer
 from glit.training.setup import prepare
 from glit.training.step import run_step
 

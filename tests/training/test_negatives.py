@@ -14,7 +14,7 @@ from glit.stages.negatives import NegativesStage
 from glit.training.augment import Augmentation
 from glit.training.batch import collate
 from glit.training.config import TrainConfig
-from glit.training.input_spec import InputSpec
+from glit.training.objective import InputSpec
 from glit.training.objectives.goal import Clip
 from glit.training.planning import plan_sample
 from glit.training.setup import prepare

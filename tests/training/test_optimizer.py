@@ -14,8 +14,7 @@ from glit.training.config import TrainConfig
 from glit.training.loop import train
 from glit.training.model import TrainedModel
 from glit.training.objectives import OBJECTIVES
-from glit.training.optimizer import make_optimizer
-from glit.training.towers import lock_towers
+from glit.training.optim import lock_towers, make_optimizer
 
 
 def made(tiny_clip, objective="siglip", **changes):

@@ -14,7 +14,7 @@ from glit.errors import InputError, RecipeError
 from glit.stages.ground import GroundStage
 from glit.training.batch import collate, words_key
 from glit.training.config import TrainConfig
-from glit.training.input_spec import InputSpec
+from glit.training.objective import InputSpec
 from glit.training.objectives.goal import Clip
 from glit.training.planning import ChosenPairs, plan_sample, read_columns
 from glit.training.setup import prepare

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glit.training.principal import rebuilt
+from glit.training.objectives.long_clip import rebuilt
 
 
 def drawn(num: int, width: int, seed: int = 0) -> torch.Tensor:

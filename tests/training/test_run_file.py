@@ -14,9 +14,9 @@ from glit.training.config import TrainConfig
 from glit.training.loop import train
 from glit.training.objectives.goal import FastGoal
 from glit.training.run_file import (
-    _refused,
     anywhere,
     config_of,
+    differences,
     settings,
     trained_parameters,
 )
@@ -107,7 +107,7 @@ def test_the_library_refuses_as_the_command_does(run, tiny_clip, make_dataset) -
         train(config(tiny_clip, lr=1.0), str(dataset), run, resume=True)
 
 
-def test_another_dataset_is_refused(run, tiny_clip, make_dataset) -> None:
+def test_another_dataset_isdifferences(run, tiny_clip, make_dataset) -> None:
     other = make_dataset(16, name="other", seed=5)
     with pytest.raises(InputError, match="holds other data files"):
         train(config(tiny_clip), str(other), run, resume=True)
@@ -144,5 +144,5 @@ def test_a_path_of_another_spelling_is_the_same_setting(tmp_path, monkeypatch):
     (tmp_path / "mini-clip").mkdir()
     assert anywhere("mini-matcher") == "mini-matcher"
     before = {"validation": "kept", "also": ["kept"], "lr": 1.0}
-    assert _refused(before, {"validation": anywhere("kept"), "also": [anywhere("kept")]}) == ""
-    assert "train.validation" in _refused(before, {"validation": str(tmp_path)})
+    assert differences(before, {"validation": anywhere("kept"), "also": [anywhere("kept")]}) == ""
+    assert "train.validation" in differences(before, {"validation": str(tmp_path)})

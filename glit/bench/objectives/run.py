@@ -32,7 +32,7 @@ from glit.runtime.tables import markdown
 from glit.training.config import TrainConfig
 from glit.training.objectives import OBJECTIVES
 from glit.training.run_file import NAME as RUN_FILE
-from glit.training.run_file import contradictions
+from glit.training.run_file import differences, settings, settings_of
 
 ALL = tuple(name for name in OBJECTIVES if name not in ("goal", "hard-negatives", "f-cast"))
 """Compared unless named: all but a second name, one that is made for a second stage, and one that
@@ -240,7 +240,9 @@ def _trained(
     recipe = request.datasets.recipe
     changes = [*request.settings(variant), f"train.lr={lr:g}", f"train.seed={seed}"]
     config = request.datasets.config(*changes)
-    if (folder / RUN_FILE).is_file() and (other := contradictions(folder, config)):
+    if (folder / RUN_FILE).is_file() and (
+        other := differences(settings_of(folder), settings(config))
+    ):
         raise InputError(f"{folder}: now wanted {other}; choose another folder with -o")
     words = (word for each in changes for word in ("--set", each))
     return trained(folder, request.datasets.train, ["-r", recipe, *words])

@@ -18,10 +18,9 @@ from glit.models.backends.matchers.clip import ClipMatcher
 from glit.models.backends.protocols import MatcherConfig
 from glit.models.clip.embedder import Embedder
 from glit.models.weights import resolve
-from glit.training.input_spec import InputSpec
 from glit.training.losses import contrastive
 from glit.training.module import EncodingModule, ModuleOutput
-from glit.training.objective import Objective
+from glit.training.objective import InputSpec, Objective
 from glit.training.objectives import OBJECTIVES
 
 WIDTH = 8

@@ -20,7 +20,7 @@ from glit.models.clip.random_clip import ClipShape, write_random_clip
 from glit.runtime.cores import usable_cores
 from glit.training.batch import Batch
 from glit.training.config import TrainConfig
-from glit.training.optimizer import parameter_groups
+from glit.training.optim import parameter_groups
 from glit.training.setup import Ingredients, mixed_precision, prepare
 from glit.training.step import run_step
 from tools.measure.gpu.bench import Bench, row
