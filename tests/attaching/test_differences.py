@@ -78,3 +78,10 @@ def test_other_changes_of_tones_are_not(whole, change):
     whole[..., 0] += 40
     made = toned(whole, change(whole))
     assert made is None or apart(made[0], change(whole)) > 1
+
+
+def test_a_grey_picture_that_is_darker_is_found(whole):
+    grey = np.repeat(whole[..., 1:2].round(), 3, axis=2)
+    for gain in (1.0, 0.7):
+        made = toned(grey, (gain * grey).round())
+        assert made is not None and np.abs(made[0] - gain * grey).mean() < 1

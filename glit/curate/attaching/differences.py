@@ -71,7 +71,8 @@ def toned(
     if is_grey:
         there = np.repeat((there @ LUMA)[..., None], 3, axis=2)
         some = there.reshape(-1, 3)[::step]
-    light = np.repeat((some @ LUMA)[:, None], 3, axis=1) * (not is_grey)
+    # without colour the two columns are one
+    light = np.repeat((some @ LUMA)[:, None], 3, axis=1) * (_colour(some) >= _GREY)
     columns = np.stack([some, light, np.ones_like(some)], axis=-1)
     inside = (wanted > 5) & (wanted < 250)  # what is too dark or too bright tells nothing
     if inside.mean() < 0.2:
