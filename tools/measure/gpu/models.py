@@ -114,8 +114,7 @@ def sam(bench: Bench) -> Iterator[Row]:
 
 
 def _sam_apart(bench: Bench, masks: Any, images: Sequence[Pixels], rate: str) -> Iterator[Row]:
-    """Images a second of the encoder (as glit runs it, without fused attention, compiled) and, last,
-    of the decoder."""
+    """Images a second of the encoder, in three forms, and last of the decoder."""
     dtype, device = getattr(torch, rate), bench.device
     prepared = [masks.prepare(image) for image in images]
 
