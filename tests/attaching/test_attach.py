@@ -403,6 +403,19 @@ def test_a_run_that_was_stopped_ends_in_the_same_bytes(few, tmp_path, stop, kept
     assert files_of(out.parent) == files_of(few.whole.parent)
 
 
+def test_a_file_of_another_folder_is_another_file(few, tmp_path):
+    """Of the same name, size and time: what was found in the first folder says nothing of it."""
+    other, out = tmp_path / "other", tmp_path / "out" / "data"
+    shutil.copytree(few.mine, other)  # with the times of the files
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
+        noted_reads(patch, 8)
+        glit.attach(few.published, [few.mine], out)
+    with pytest.MonkeyPatch.context() as patch:
+        reads = noted_reads(patch)
+        glit.attach(few.published, [other], out)
+    assert len(reads) == few.reads
+
+
 def test_files_that_came_or_changed_meanwhile_are_looked_at(few, tmp_path, monkeypatch):
     """And those that are gone are not; without any, what was done is kept."""
     mine, out = tmp_path / "mine", tmp_path / "out" / "data"

@@ -35,7 +35,8 @@ _RATIO, _LEAST_MATCHES, _MISS = 0.85, 6, 3.0
 """Ratio of the distances of a match and of the second nearest point, matches that a place needs,
 and pixels by which one may miss."""
 _SCALES, _SQUEEZE, _SHEAR = (0.15, 6.0), 2.0, 0.1
-"""Scales of a place, their largest ratio, and its largest shear: sides stay at right angles."""
+"""Of an affine transform that RANSAC found: smallest and largest scale, largest ratio of the two
+scales, and largest shear as a share of the scale."""
 _STEPS, _SETTLED = 30, 1e-5
 """Most steps of the refinement, and the gain in correlation below which it ends."""
 _EVEN, _PADDING, _MARGIN = 12, 4, 3
@@ -53,10 +54,11 @@ class Aligned:
     placement: Placement
     shown: float
     """Share of the published picture that it shows, 0 to 1."""
-    apart: float
+    residual: float
     """Difference of the cell that differs most, as a share of the limit; 1 at most."""
     colours: str
-    """``same``, ``changed`` or ``grey``."""
+    """Colours of the found picture beside the published ones: ``same``, ``changed`` (contrast,
+    brightness or saturation) or ``grey``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,8 +68,9 @@ class _Place:
     mirrored: bool
     turned: int
     scale: Float[np.ndarray, " 2"]
-    """Pixels of the found picture a pixel of the published one, across and down."""
+    """Horizontal and vertical: pixels of the found picture per pixel of the published one."""
     shift: Float[np.ndarray, " 2"]
+    """Horizontal and vertical, in pixels of the found picture."""
 
 
 def align(published: Picture, found: Picture) -> Aligned | None:
@@ -83,9 +86,9 @@ def align(published: Picture, found: Picture) -> Aligned | None:
     best = None
     for place in _places(published, found):
         aligned = _compared(published, found, place)
-        if aligned is not None and (best is None or aligned.apart < best.apart):
+        if aligned is not None and (best is None or aligned.residual < best.residual):
             best = aligned
-            if best.apart <= _SURE:
+            if best.residual <= _SURE:
                 break
     return best
 
@@ -192,14 +195,14 @@ def _compared(published: Picture, found: Picture, place: _Place) -> Aligned | No
     if (made := toned(there, here)) is None:
         return None
     fitted, cut, colours = made
-    if (apart := difference(fitted, here, cut, unit=unit)) > 1:
+    if (residual := difference(fitted, here, cut, unit=unit)) > 1:
         return None
     (x0, y0), (x1, y1) = (each * published.size / size for each in (start, stop))
     placement = Placement(
         mirrored=place.mirrored, turned=place.turned,
         left=float(x0), top=float(y0), right=float(x1), bottom=float(y1),
     )  # fmt: skip
-    return Aligned(placement=placement, shown=shown, apart=apart, colours=colours)
+    return Aligned(placement=placement, shown=shown, residual=residual, colours=colours)
 
 
 def _refined(
@@ -238,7 +241,13 @@ def _matrix(
 def _is_even_outside(
     pixels: Pixels, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"]
 ) -> bool:
-    """Return whether each strip of a picture outside a box is of one colour."""
+    """Return whether what lies outside a box is padding: of one colour on each of its four sides.
+
+    Args:
+        pixels: of the picture.
+        low: x and y of the box's upper left corner, in pixels.
+        high: x and y of its lower right corner.
+    """
     left, top = np.maximum(low.astype(int) - _MARGIN, 0)
     right, bottom = np.ceil(high).astype(int) + _MARGIN
     strips = pixels[:top], pixels[bottom:], pixels[:, :left], pixels[:, right:]

@@ -43,7 +43,7 @@ _CHOSEN = f"""
         QUALIFY row_number() OVER (
             PARTITION BY sample ORDER BY NOT is_sure, is_sure AND shown < {_WHOLE},
             is_sure AND (mirrored OR turned <> 0), is_sure AND colours <> 'same',
-            CASE WHEN is_sure THEN -width * height END, CASE WHEN is_sure THEN apart END,
+            CASE WHEN is_sure THEN -width * height END, CASE WHEN is_sure THEN residual END,
             source, path
         ) = 1
     )
@@ -57,7 +57,7 @@ _CHOSEN = f"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """A user's picture for a sample."""
+    """The file among the user's that shows a sample's picture."""
 
     how: str
     """A key of :data:`WAYS`, or :data:`AMBIGUOUS`."""
@@ -67,7 +67,7 @@ class Match:
     """Path of the file, relative to that folder."""
     sha256: str
     colours: str
-    """``same``, ``grey`` or ``changed``."""
+    """Colours of the file beside the published ones: ``same``, ``grey`` or ``changed``."""
     placement: Placement | None
     """None for the same pixels."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float32
 
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)
-"""Weights of red, green and blue (ITU-R BT.601)."""
+"""Weights of red, green and blue in the brightness of a pixel (luma of ITU-R BT.601)."""
 _BRIGHTNESS_SIDE, _BRIGHTNESS, _BRIGHTNESS_EDGES = 20, 4.0, 0.15
 """Side in pixels of the cells whose mean brightness is compared, larger for a coarse picture; limit
 in grey levels; and grey levels more for each by which neighbouring pixels differ on average: edges

@@ -79,7 +79,8 @@ class Index:
         return pa.table({owner: owners, "key": np.concatenate([np.empty(0, np.int64), *keys])})
 
     def _keys(self, picture: Picture, ways: Sequence[bool]) -> Int64[np.ndarray, " K"]:
-        """Return the keys of the strongest points, once each."""
+        """Return the distinct keys of the picture's strongest SIFT points: pieces of the signs of
+        random projections (locality-sensitive hashing)."""
         values = np.concatenate([picture.features(mirrored=way)[1][:_STRONGEST] for way in ways])
         values = values - values.mean(axis=1, keepdims=True)
         signs = (values @ _PROJECTIONS > 0).reshape(-1, _TABLES, _KEY_BITS)[..., : self._bits]

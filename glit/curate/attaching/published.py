@@ -19,7 +19,7 @@ from glit.images import ImageError, decode
 _MOST_PIXELS = 1 << 20
 """Most pixels of a thumbnail."""
 _KEY = 16
-"""Hexadecimal digits of the first eight bytes of a SHA-256."""
+"""Length in hexadecimal digits of the part of a SHA-256 that is compared in memory: eight bytes."""
 _FIRST_BYTES = f"""
     SELECT coalesce(try_cast('0x' || sha256[:{_KEY}] AS UBIGINT), 0) AS key
     FROM samples ORDER BY key

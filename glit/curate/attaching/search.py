@@ -208,5 +208,5 @@ def _as_row(published: Picture, found: Picture, aligned: Aligned) -> dict[str, A
     return {
         "width": found.size[0], "height": found.size[1], **dataclasses.asdict(placement),
         "shown": 1.0 if placement.shows_all(*size) else aligned.shown,
-        "apart": aligned.apart, "colours": aligned.colours,
+        "residual": aligned.residual, "colours": aligned.colours,
     }  # fmt: skip

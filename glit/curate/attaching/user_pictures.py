@@ -38,7 +38,7 @@ class UserPictures:
 
     def list_files(self, connection: duckdb.DuckDBPyConnection) -> int:
         """Put all files into the table ``listed`` of the work file, before any is read; return how
-        many. A file keeps its number as long as its name, size and time are the same."""
+        many. A file keeps its number as long as its folder, name, size and time are the same."""
         connection.execute(
             "CREATE OR REPLACE TEMP TABLE listing "
             "(source INTEGER, path VARCHAR, size BIGINT, stamp VARCHAR)"
@@ -68,6 +68,7 @@ def _named(source: Source, number: int) -> Iterator[pa.Table]:
     wanted = (each for each in entries(source) if each.role == 0 and _can_be_named(each.path))
     for some in batched(wanted, _LISTED_AT_ONCE):
         paths, sizes, stamps, _ = zip(*some, strict=True)
+        stamps = [f"{stamp} {source.root}" for stamp in stamps]  # another folder's are others
         columns = {"source": [number] * len(some), "path": paths, "size": sizes, "stamp": stamps}
         yield pa.table(columns)
 

@@ -29,7 +29,7 @@ _TABLES = f"""
     CREATE TABLE alike (
         sample INTEGER, file INTEGER, width INTEGER, height INTEGER, mirrored BOOLEAN,
         turned INTEGER, "left" DOUBLE, top DOUBLE, "right" DOUBLE, bottom DOUBLE,
-        shown DOUBLE, apart DOUBLE, colours VARCHAR
+        shown DOUBLE, residual DOUBLE, colours VARCHAR
     );
     {lookup.TABLES}
 """

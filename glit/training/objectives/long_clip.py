@@ -66,7 +66,9 @@ class LongClip(Objective):
 def rebuilt(
     x_ND: Float[Tensor, "n d"], valid_N: Bool[Tensor, " n"], num_components: int
 ) -> Float[Tensor, "n d"]:
-    """mean + (x - mean) V V^T, V the leading eigenvectors of the valid rows' covariance (PCA).
+    """Rows rebuilt from their leading principal components: mean + (x - mean) V V^T.
+
+    The columns of V are the leading eigenvectors of the covariance of the valid rows (PCA).
 
     Rows that are not valid take no part and come back as they are. With as many components as
     there are valid rows, or more, the valid ones come back too.
