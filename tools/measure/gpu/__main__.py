@@ -40,7 +40,7 @@ PARTS: Mapping[str, float] = {
 """Functions in modules of this folder that yield rows, by their worth, and after how many seconds
 each is ended."""
 MOST_S = 540
-"""All parts together: what is begun later has less time, or none."""
+"""All parts together, unless --most says less: what is begun later has less time, or none."""
 
 
 def run(
@@ -50,6 +50,7 @@ def run(
     scale: str,
     progress: Callable[[str], None],
     parts: Mapping[str, float] | None = None,
+    most_s: float = MOST_S,
 ) -> dict[str, Any]:
     """Measure all parts; returns what ``gpu.json`` holds.
 
@@ -59,6 +60,7 @@ def run(
         scale: ``full`` or ``tiny``.
         progress: told what is going on.
         parts: which, and the seconds of each; None for all.
+        most_s: seconds of all parts together.
 
     Raises:
         StoppedError: Ctrl-C; what was measured is in the folder.
@@ -70,14 +72,14 @@ def run(
     }  # fmt: skip
     started = time.monotonic()
     for name, own_s in (parts or PARTS).items():
-        most_s = max(0.0, min(own_s, MOST_S - (time.monotonic() - started)))
-        progress(f"{name} (at most {most_s:.0f} s)")
+        left_s = max(0.0, min(own_s, most_s - (time.monotonic() - started)))
+        progress(f"{name} (at most {left_s:.0f} s)")
         output, log = folder / f"{name}.json", folder / f"{name}.log"
         for path in (output, log):
             path.unlink(missing_ok=True)
         words = ["tools.measure.gpu", "--part", name, scale, device, str(output)]
         try:
-            ended = run_command(words, log, most_s=most_s)
+            ended = run_command(words, log, most_s=left_s)
         except KeyboardInterrupt as error:
             raise StoppedError(f"stopped; what was measured is in {folder}") from error
         how = {"seconds": ended.seconds, "failure": ended.failure}
@@ -153,6 +155,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, help="the folder for the results")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--tiny", action="store_true", help="tiny shapes, on any machine")
+    parser.add_argument("--most", type=float, default=MOST_S, help="seconds of all parts together")
     parser.add_argument("--part", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.part:
@@ -165,7 +168,8 @@ def main() -> None:
         parser.error("this machine has no GPU; add --tiny to see the parts run")
     given.output.mkdir(parents=True, exist_ok=True)
     scale = "tiny" if given.tiny else "full"
-    report = run(given.output.resolve(), device=where, scale=scale, progress=say)
+    folder = given.output.resolve()
+    report = run(folder, device=where, scale=scale, progress=say, most_s=given.most)
     show(page(report), Console(highlight=False))
     say(f"wrote gpu.json and gpu.md in {given.output}")
     sys.exit(any(part["failure"] for part in report["parts"]))

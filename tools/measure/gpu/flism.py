@@ -73,6 +73,8 @@ def _profile(flism: InGlit, batch: Any, number: int) -> Iterator[Row]:
     yield row("… launches", launches / number, "an image")
     yield row("… the processor waits for the GPU", waits_us / 1000 / number, _PER_IMAGE)
     yield row("… the processor in operators", operators_us / 1000 / number, _PER_IMAGE)
+    python_s = wall_s - (waits_us + operators_us) / 1e6
+    yield row("… the rest: Python, and the profiler", 1000 * python_s / number, _PER_IMAGE)
     yield row("… the GPU is busy", (kernels_us + copies_us) / 1e6 / wall_s, "of 1")
     heaviest = sorted(on_gpu, key=lambda each: -each.self_device_time_total)[:6]
     for each in heaviest:
